@@ -1,0 +1,328 @@
+//! A claim: one wish to hold one lock, minted before the first byte is sent.
+
+use crate::reaper::Ledger;
+use crate::request::Requests;
+use crate::sync::lock;
+use crate::{Clock, Error, ErrorKind, LockName, Moment, Request, Result};
+use std::fmt;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+/// 128 random bits that name one acquisition, and nothing else, ever.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimId(u128);
+
+impl ClaimId {
+    /// A fresh id from the system's randomness.
+    ///
+    /// # Errors
+    /// `Engine` if the system has no randomness to give.
+    pub fn random() -> Result<Self> {
+        let mut bytes = [0; 16];
+        match getrandom::fill(&mut bytes) {
+            Ok(()) => Ok(Self(u128::from_be_bytes(bytes))),
+            Err(e) => Err(Error::new(ErrorKind::Engine, "the system gave no random bytes").with_source(e)),
+        }
+    }
+
+    /// The id with these bytes, as an engine reads it back from its store.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_be_bytes(bytes))
+    }
+
+    /// The id's bytes, most significant first.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+}
+
+impl fmt::Display for ClaimId {
+    /// 32 hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClaimId({self})")
+    }
+}
+
+/// How the lock is to be held. Shared and permit modes will come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// By one holder at a time.
+    #[default]
+    Exclusive,
+}
+
+/// The last thing that stood between a claim and its lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// Nothing has been heard yet: no answer came.
+    #[default]
+    Silence,
+    /// Another claim holds the lock; its holder, where the engine knows.
+    Held(Option<Arc<str>>),
+    /// The service could not be reached, or did not say yes or no.
+    Unreachable(Arc<str>),
+}
+
+/// What a claim asks for; [`mint`](Terms::mint) makes the claim.
+///
+/// Clients do this for you. Engine authors use it in their tests.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    pub(crate) name: LockName,
+    pub(crate) ttl: Duration,
+    pub(crate) lock_delay: Duration,
+    pub(crate) holder: Arc<str>,
+    pub(crate) note: Option<Arc<str>>,
+    pub(crate) mode: Mode,
+    pub(crate) clock: Clock,
+}
+
+impl Terms {
+    /// Terms for `name` with a ttl of `ttl`, no lock delay, no note, on the system's clock.
+    #[must_use]
+    pub fn new(name: LockName, ttl: Duration) -> Self {
+        let (lock_delay, mode) = (Duration::ZERO, Mode::Exclusive);
+        Self { name, ttl, lock_delay, holder: "".into(), note: None, mode, clock: Clock::system() }
+    }
+
+    /// Keeps the lock from others for `delay` after the holder's deadline, when it is freed by failure.
+    #[must_use]
+    pub fn with_lock_delay(mut self, delay: Duration) -> Self {
+        self.lock_delay = delay;
+        self
+    }
+
+    /// Who asks: shown to others by `inspect`.
+    #[must_use]
+    pub fn with_holder(mut self, holder: impl Into<Arc<str>>) -> Self {
+        self.holder = holder.into();
+        self
+    }
+
+    /// A note stored with the lock, a trace id for instance.
+    #[must_use]
+    pub fn with_note(mut self, note: impl Into<Arc<str>>) -> Self {
+        self.note = Some(note.into());
+        self
+    }
+
+    /// The clock to count on.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// A claim on these terms, under a fresh random id.
+    ///
+    /// # Errors
+    /// `Engine` if the system has no randomness to give.
+    pub fn mint(self) -> Result<Claim> {
+        self.mint_in(None)
+    }
+
+    pub(crate) fn mint_in(self, ledger: Option<Ledger>) -> Result<Claim> {
+        Claim::with_family(self, Arc::new(Family { ledger, ..Family::default() }))
+    }
+}
+
+/// One wish to hold one lock.
+///
+/// Every request about it carries its id, so that a request may be sent again
+/// and means the same, and so that whatever it left behind can be undone
+/// without knowing whether it arrived. Cloning is cheap and gives the same claim.
+#[derive(Clone)]
+pub struct Claim(Arc<Inner>);
+
+struct Inner {
+    id: ClaimId,
+    terms: Terms,
+    requests: Requests,
+    family: Arc<Family>,
+}
+
+/// What all attempts of one acquisition share.
+#[derive(Default)]
+struct Family {
+    obstacle: Mutex<Obstacle>,
+    latest: Mutex<Weak<Inner>>,
+    ledger: Option<Ledger>,
+}
+
+impl Claim {
+    fn with_family(terms: Terms, family: Arc<Family>) -> Result<Self> {
+        let id = ClaimId::random()?;
+        let requests = Requests::default();
+        let inner = Arc::new(Inner { id, terms, requests, family });
+        *lock(&inner.family.latest) = Arc::downgrade(&inner);
+        Ok(Self(inner))
+    }
+
+    /// The lock's name.
+    #[must_use]
+    pub fn name(&self) -> &LockName {
+        &self.0.terms.name
+    }
+
+    /// The claim's id. Every compare at the server is by it.
+    #[must_use]
+    pub fn id(&self) -> ClaimId {
+        self.0.id
+    }
+
+    /// The time to live that the holder counts: whole milliseconds, 50 ms to 7 days.
+    #[must_use]
+    pub fn ttl(&self) -> Duration {
+        self.0.terms.ttl
+    }
+
+    /// How much longer than the holder's deadline the server keeps a lock that was freed by failure.
+    #[must_use]
+    pub fn lock_delay(&self) -> Duration {
+        self.0.terms.lock_delay
+    }
+
+    /// The time to live that the server is to count: ttl and lock delay together.
+    #[must_use]
+    pub fn server_ttl(&self) -> Duration {
+        self.ttl().saturating_add(self.lock_delay())
+    }
+
+    /// Who asks.
+    #[must_use]
+    pub fn holder(&self) -> &Arc<str> {
+        &self.0.terms.holder
+    }
+
+    /// The note to store with the lock.
+    #[must_use]
+    pub fn note(&self) -> Option<&Arc<str>> {
+        self.0.terms.note.as_ref()
+    }
+
+    /// How the lock is to be held.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.0.terms.mode
+    }
+
+    /// The clock to take `sent_at` from.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.0.terms.clock
+    }
+
+    /// The present moment on the claim's clock: read it *before* a request is sent.
+    #[must_use]
+    pub fn now(&self) -> Moment {
+        self.0.terms.clock.now()
+    }
+
+    /// Begins a request that could take the lock or a place in its queue.
+    ///
+    /// Keep the [`Request`] across the await and say [`answered`](Request::answered)
+    /// when an answer came. One that is dropped instead leaves the claim
+    /// [unanswered](Self::is_unanswered) for good.
+    pub fn request(&self) -> Request {
+        self.0.requests.begin()
+    }
+
+    /// Whether a request of this id was sent whose answer never came, so that it
+    /// may still arrive: undo and release must then void the id at the server.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        self.0.requests.unanswered()
+    }
+
+    /// Whether anything was ever sent under this id.
+    #[must_use]
+    pub fn was_sent(&self) -> bool {
+        self.0.requests.any()
+    }
+
+    /// Ends when no request of this id is on its way.
+    pub(crate) async fn settled(&self) {
+        self.0.requests.settled().await;
+    }
+
+    /// Notes what stood in the way, so that giving up can say so.
+    pub fn met(&self, obstacle: Obstacle) {
+        *lock(&self.0.family.obstacle) = obstacle;
+    }
+
+    /// The last obstacle met by any attempt of this acquisition.
+    #[must_use]
+    pub fn obstacle(&self) -> Obstacle {
+        lock(&self.0.family.obstacle).clone()
+    }
+
+    /// Gives this attempt up and makes another under a new id.
+    ///
+    /// The old id is entered in the client's undo ledger: it is dead from here
+    /// on, and whatever it left at the server is undone in the background.
+    ///
+    /// # Errors
+    /// `Engine` if the system has no randomness to give.
+    pub fn next_attempt(&self) -> Result<Self> {
+        if let Some(ledger) = &self.0.family.ledger {
+            ledger.undo(self.clone());
+        }
+        Self::with_family(self.0.terms.clone(), Arc::clone(&self.0.family))
+    }
+
+    /// The newest attempt of this acquisition.
+    pub(crate) fn latest(&self) -> Self {
+        lock(&self.0.family.latest).upgrade().map_or_else(|| self.clone(), Self)
+    }
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim")
+            .field("name", self.name())
+            .field("id", &self.id())
+            .field("ttl", &self.ttl())
+            .field("lock_delay", &self.lock_delay())
+            .field("holder", self.holder())
+            .field("note", &self.note())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim() -> Claim {
+        Terms::new(LockName::new("a").unwrap(), Duration::from_secs(1)).mint().unwrap()
+    }
+
+    #[test]
+    fn ids_differ_and_print_in_full() {
+        let (a, b) = (claim(), claim());
+        assert_ne!(a.id(), b.id());
+        assert_eq!(a.id().to_string().len(), 32);
+        assert_eq!(ClaimId::from_bytes(a.id().to_bytes()), a.id());
+    }
+
+    #[test]
+    fn attempts_share_their_obstacle_and_know_the_latest() {
+        let first = claim();
+        let second = first.next_attempt().unwrap();
+        second.met(Obstacle::Held(None));
+        assert_eq!(first.obstacle(), Obstacle::Held(None));
+        assert_eq!(first.latest().id(), second.id());
+        drop(second);
+        assert_eq!(first.latest().id(), first.id());
+    }
+}

@@ -1,0 +1,286 @@
+//! What callers hold: a cheap handle over any engine.
+
+use crate::driven::{Driven, OnDrop};
+use crate::hold::Context;
+use crate::reaper::ledger;
+use crate::schedule::{Schedule, tick};
+use crate::validity::Drift;
+use crate::{
+    AcquireOptions, Admin, Capability, Clock, DistributedLock, Error, ErrorKind, Guarantees, HolderInfo, Liveness,
+    LockGuard, LockName, NamedLock, Result,
+};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::runtime::Handle;
+
+/// A client of one lock service. Cloning is cheap and gives the same client.
+///
+/// A client belongs to the tokio runtime it was made on, since its connections
+/// and timers do. Its methods may be awaited anywhere, on that runtime, another
+/// or none; once that runtime is gone they answer `Unavailable`.
+///
+/// # Drop
+/// Dropping the last clone while guards live changes nothing for them. Pending
+/// undos and releases go on in the background; [`close`](Self::close) waits for them.
+#[derive(Clone)]
+pub struct LockClient {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<dyn DistributedLock>,
+    pub(crate) clock: Clock,
+    pub(crate) holder: Arc<str>,
+    pub(crate) defaults: AcquireOptions,
+    pub(crate) home: Handle,
+    pub(crate) context: Context,
+    name: String,
+    closed: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn engine_name(&self) -> String {
+        self.name.clone()
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.context.ledger.is_closed() {
+            return Err(Error::new(ErrorKind::Unavailable, "the runtime that the client connected on is gone"));
+        }
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Unavailable, "the client is closed"));
+        }
+        Ok(())
+    }
+}
+
+impl LockClient {
+    /// A client of `engine` with the default options.
+    ///
+    /// # Errors
+    /// `Unavailable` outside a tokio runtime.
+    pub fn new(engine: Arc<dyn DistributedLock>) -> Result<Self> {
+        Self::builder(engine).build()
+    }
+
+    /// A client of `engine` with options of its own.
+    pub fn builder(engine: Arc<dyn DistributedLock>) -> ClientBuilder {
+        let drift = Some(Drift::DEFAULT);
+        ClientBuilder { engine, clock: Clock::system(), holder: None, defaults: AcquireOptions::default(), drift }
+    }
+
+    /// The lock called `name`, with options to set before either verb.
+    ///
+    /// A name that is not allowed is refused when the lock is asked for.
+    pub fn named(&self, name: impl AsRef<str>) -> NamedLock {
+        NamedLock::new(Arc::clone(&self.shared), name.as_ref())
+    }
+
+    /// Waits for the lock with the client's options; see [`NamedLock::acquire`].
+    ///
+    /// # Errors
+    /// As for [`NamedLock::acquire`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future at any point leaves nothing behind.
+    pub async fn acquire(&self, name: impl AsRef<str>) -> Result<LockGuard> {
+        self.named(name).acquire().await
+    }
+
+    /// Tries once; `None` if somebody else has it; see [`NamedLock::try_acquire`].
+    ///
+    /// # Errors
+    /// As for [`NamedLock::try_acquire`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future at any point leaves nothing behind.
+    pub async fn try_acquire(&self, name: impl AsRef<str>) -> Result<Option<LockGuard>> {
+        self.named(name).try_acquire().await
+    }
+
+    /// Who holds `name` now, as the server tells it; `None` if nobody does.
+    ///
+    /// The answer is old when it arrives: show it, never decide by it.
+    ///
+    /// # Errors
+    /// `InvalidName`, or `Unavailable` if no answer came.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Option<HolderInfo>> {
+        let name = LockName::new(name)?;
+        self.run("inspect", move |engine| async move { engine.inspect(&name).await }).await
+    }
+
+    /// The held locks whose name begins with `prefix`, by name.
+    ///
+    /// # Errors
+    /// `Unsupported` if the engine cannot list; `Unavailable` if no answer came.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn list(&self, prefix: impl Into<String>) -> Result<Vec<(LockName, HolderInfo)>> {
+        let prefix = prefix.into();
+        self.run("list", move |engine| async move { admin(&*engine)?.list(&prefix).await }).await
+    }
+
+    /// Frees `name` whoever holds it; false if nobody did. For operators: the old
+    /// holder works on until it is told, and only a gate stops its late effects.
+    ///
+    /// # Errors
+    /// `Unsupported` if the engine cannot; `Unavailable` if no answer came.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may or may not free the lock.
+    pub async fn force_release(&self, name: impl AsRef<str>) -> Result<bool> {
+        let name = LockName::new(name)?;
+        self.run("force_release", move |engine| async move { admin(&*engine)?.force_release(&name).await }).await
+    }
+
+    async fn run<T, W, F>(&self, operation: &'static str, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(Arc<dyn DistributedLock>) -> F,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let shared = &self.shared;
+        let told = |e: Error| e.with_engine(shared.engine_name()).with_operation(operation);
+        shared.check_open().map_err(told)?;
+        let work = work(Arc::clone(&shared.engine));
+        Driven::new(&shared.home, &shared.context.ledger, OnDrop::Stop, work).await.map_err(told)
+    }
+
+    /// What the engine guarantees in the deployment it is connected to.
+    #[must_use]
+    pub fn guarantees(&self) -> Arc<Guarantees> {
+        self.shared.engine.guarantees()
+    }
+
+    /// Who this client says it is.
+    #[must_use]
+    pub fn holder(&self) -> &str {
+        &self.shared.holder
+    }
+
+    /// Undos and releases that are still being worked off.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.shared.context.ledger.open()
+    }
+
+    /// Locks that this client holds.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.shared.context.schedule.len()
+    }
+
+    /// Refuses new acquires from here on, and waits until every pending undo and
+    /// release is done. Guards that live stay valid and are not waited for.
+    ///
+    /// While the service is away this takes as long as a lease may last; put a
+    /// time-out around it if that is too long.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the client closed and the work going on.
+    pub async fn close(&self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        if !self.shared.context.ledger.is_closed() {
+            self.shared.context.ledger.worked_off().await;
+        }
+    }
+}
+
+fn admin(engine: &dyn DistributedLock) -> Result<&dyn Admin> {
+    engine.admin().ok_or_else(|| Error::new(ErrorKind::Unsupported, "this engine has no verbs for operators"))
+}
+
+impl fmt::Debug for LockClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockClient")
+            .field("engine", &self.shared.name)
+            .field("holder", &self.shared.holder)
+            .field("held", &self.held())
+            .field("pending", &self.pending())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sets up a [`LockClient`].
+#[derive(Debug)]
+#[must_use = "build it to get a client"]
+pub struct ClientBuilder {
+    engine: Arc<dyn DistributedLock>,
+    clock: Clock,
+    holder: Option<Arc<str>>,
+    defaults: AcquireOptions,
+    drift: Option<Drift>,
+}
+
+impl ClientBuilder {
+    /// Who this client says it is; `host:process id` unless set.
+    pub fn holder(mut self, holder: impl Into<Arc<str>>) -> Self {
+        self.holder = Some(holder.into());
+        self
+    }
+
+    /// The options of every acquisition that sets none of its own.
+    pub fn defaults(mut self, defaults: AcquireOptions) -> Self {
+        self.defaults = defaults;
+        self
+    }
+
+    /// How far the rates of this host's clock and the server's may differ, in
+    /// parts per million; 10,000 (1 %) unless set, 500,000 at most.
+    pub fn clock_drift(mut self, ppm: u32) -> Self {
+        self.drift = Drift::from_ppm(ppm);
+        self
+    }
+
+    /// The clock that deadlines are read from. For tests.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The client.
+    ///
+    /// # Errors
+    /// `InvalidConfig` names the option that is out of bounds; `Unavailable`
+    /// outside a tokio runtime.
+    pub fn build(self) -> Result<LockClient> {
+        let guarantees = self.engine.guarantees();
+        let name = guarantees.engine().to_owned();
+        let drift = self
+            .drift
+            .ok_or_else(|| Error::new(ErrorKind::InvalidConfig, "clock_drift is at most 500000 parts per million"))?;
+        let home = Handle::try_current().map_err(|_| {
+            Error::new(ErrorKind::Unavailable, "a client is made inside a tokio runtime, and there is none here")
+        })?;
+        let schedule = Arc::new(Schedule::default());
+        let (ledger, reaper) = ledger(Arc::clone(&self.engine), Arc::clone(&schedule));
+        home.spawn(reaper);
+        home.spawn(tick(Arc::clone(&schedule), self.clock.clone()));
+        let push_loss = guarantees.has(Capability::PushLoss);
+        let in_session = guarantees.liveness() == Liveness::Session;
+        let shared = Shared {
+            engine: self.engine,
+            clock: self.clock,
+            holder: self.holder.unwrap_or_else(default_holder),
+            defaults: self.defaults.checked()?,
+            home,
+            context: Context { ledger, schedule, drift, push_loss, in_session },
+            name,
+            closed: AtomicBool::new(false),
+        };
+        Ok(LockClient { shared: Arc::new(shared) })
+    }
+}
+
+fn default_holder() -> Arc<str> {
+    #[cfg(unix)]
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    let host = "localhost";
+    format!("{host}:{}", std::process::id()).into()
+}

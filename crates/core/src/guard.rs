@@ -1,0 +1,218 @@
+//! What a caller holds.
+
+use crate::client::Shared;
+use crate::driven::{Driven, OnDrop};
+use crate::hold::{self, Hold};
+use crate::options::check_ttl;
+use crate::reaper::Errand;
+use crate::{ClaimId, Error, ErrorKind, Evidence, FencingToken, LockMonitor, LockName, LossReason, Result};
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// A held lock. One type for all engines; not `Clone`, `Send + Sync + 'static`.
+///
+/// The lock is kept alive until the guard is released or dropped, until it is
+/// lost, or until its `max_hold`. Holding a guard is not proof of holding the
+/// lock: ask [`is_held`](Self::is_held) before each effect, or better, let the
+/// guarded resource check [`token`](Self::token) (see [`Gate`](crate::Gate)).
+///
+/// # Drop
+/// Dropping the guard releases the lock in the background: it never blocks,
+/// spawns or panics, and works on any thread. If the client's runtime has gone,
+/// the lease runs out instead. To know that the release was done, call
+/// [`release`](Self::release), or [`LockClient::close`](crate::LockClient::close) at the end.
+#[must_use = "dropping the guard releases the lock"]
+#[clippy::has_significant_drop]
+pub struct LockGuard {
+    hold: Option<Arc<Hold>>,
+    monitor: LockMonitor,
+    shared: Arc<Shared>,
+}
+
+impl LockGuard {
+    pub(crate) fn new(hold: Arc<Hold>, shared: Arc<Shared>) -> Self {
+        let monitor = LockMonitor { validity: hold.validity.clone(), token: hold.token };
+        hold.schedule();
+        Self { hold: Some(hold), monitor, shared }
+    }
+
+    /// The lock's name.
+    #[must_use]
+    pub fn name(&self) -> &LockName {
+        self.monitor.name()
+    }
+
+    /// The fencing token of this hold: larger than that of every hold of this name before it.
+    #[must_use]
+    pub fn token(&self) -> FencingToken {
+        self.monitor.token
+    }
+
+    /// The random id of this hold, as it stands in traces and at the server.
+    #[must_use]
+    pub fn claim_id(&self) -> ClaimId {
+        self.monitor.validity.claim().id()
+    }
+
+    /// Plain values that prove ownership in the store itself, where the engine has any.
+    #[must_use]
+    pub fn evidence(&self) -> Evidence {
+        self.hold.as_ref().map(|hold| hold.evidence.clone()).unwrap_or_default()
+    }
+
+    /// Whether the lock may still be believed to be held: reads the clock, does
+    /// no I/O, and once false is false for ever.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.monitor.is_held()
+    }
+
+    /// Whether it is held, but contact is broken or a renewal is overdue.
+    #[must_use]
+    pub fn in_jeopardy(&self) -> bool {
+        self.monitor.in_jeopardy()
+    }
+
+    /// How long it may still be believed if no renewal succeeds; zero once lost.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.monitor.remaining()
+    }
+
+    /// Ends when the lock is lost; never for our own release.
+    ///
+    /// Told within 5 ms of the deadline, and within 250 ms after the machine was
+    /// suspended. A loss in the past is told at once.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn lost(&self) -> LossReason {
+        self.monitor.lost().await
+    }
+
+    /// A view of this hold for other tasks: `lost()`, `ended()`, `is_held()`.
+    #[must_use]
+    pub fn monitor(&self) -> LockMonitor {
+        self.monitor.clone()
+    }
+
+    /// Runs `work` for as long as the lock is held, and drops it when the lock is lost.
+    ///
+    /// `work` is never polled after the deadline. What it has spawned on other
+    /// tasks or threads, or is blocking its own thread on, cannot be stopped.
+    ///
+    /// # Errors
+    /// `Lost` if the lock was lost before `work` ended.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `work`; the lock stays held.
+    pub async fn while_held<F: Future>(&self, work: F) -> Result<F::Output> {
+        let lost = self.monitor.lost();
+        tokio::pin!(lost, work);
+        std::future::poll_fn(|cx| {
+            // Reads the clock even if nobody has told of the loss yet.
+            let _ = self.is_held();
+            if let Poll::Ready(reason) = lost.as_mut().poll(cx) {
+                return Poll::Ready(Err(self.lost_because(reason)));
+            }
+            work.as_mut().poll(cx).map(Ok)
+        })
+        .await
+    }
+
+    fn lost_because(&self, reason: LossReason) -> Error {
+        Error::new(ErrorKind::Lost, format!("the lock was lost: {reason}")).with_name(self.name())
+    }
+
+    /// Gives a fixed lease (`auto_renew(false)`) `ttl` more, counted from now.
+    ///
+    /// `ttl` is 50 ms to 7 days; parts of a millisecond round up. A `ttl` shorter
+    /// than what is left makes the lease end sooner.
+    ///
+    /// # Errors
+    /// `Unsupported` for a hold that renews itself; `InvalidConfig` for a ttl out
+    /// of bounds; `Lost` if the lock was lost; `Unavailable` when no answer came:
+    /// then the sooner of the old and the new end counts.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the sooner of the old and the new end in force.
+    pub async fn extend(&self, ttl: Duration) -> Result<()> {
+        let ttl = check_ttl(ttl)?;
+        let Some(hold) = self.hold.clone() else { return Err(self.lost_because(LossReason::Revoked)) };
+        if hold.renews {
+            let message = "this hold renews itself; acquire with auto_renew(false) for a fixed lease";
+            return Err(Error::new(ErrorKind::Unsupported, message).with_operation("extend").with_name(self.name()));
+        }
+        let work = extend(hold, ttl);
+        Driven::new(&self.shared.home, &self.shared.context.ledger, OnDrop::Stop, work)
+            .await
+            .map_err(|e| e.with_operation("extend").with_name(self.name()).with_engine(self.shared.engine_name()))
+    }
+
+    /// Gives the lock back, and says whether it was still ours.
+    ///
+    /// From the first poll on, [`is_held`](Self::is_held) of every monitor says no.
+    ///
+    /// # Errors
+    /// `Lost` if it had been lost before, or the server says it was no longer
+    /// ours. `Unavailable` if no answer came: the release is then retried in the
+    /// background until the lease must have ended.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop the release; it goes on in the background.
+    pub async fn release(mut self) -> Result<()> {
+        let Some(hold) = self.hold.take() else { return Ok(()) };
+        if let Err(reason) = hold.validity.begin_release() {
+            hold.retire();
+            return Err(hold.lost(reason).with_operation("release"));
+        }
+        let engine = self.shared.engine_name();
+        let (home, ledger) = (&self.shared.home, &self.shared.context.ledger);
+        Driven::new(home, ledger, OnDrop::Finish, hold::finish_release(hold)).await.map_err(|e| e.with_engine(engine))
+    }
+}
+
+async fn extend(hold: Arc<Hold>, ttl: Duration) -> Result<()> {
+    let validity = &hold.validity;
+    let slot = hold.lease.lock().await;
+    let (Some(lease), true) = (slot.as_ref(), validity.is_held()) else {
+        return Err(hold.lost(LossReason::Expired));
+    };
+    // The server may count the new ttl from now on, even if its answer never comes.
+    validity.believe_at_most(validity.now(), ttl);
+    hold.schedule();
+    let result = lease.extend(ttl, validity).await;
+    if result.as_ref().is_err_and(|e| e.kind() == ErrorKind::Lost) {
+        validity.lose(LossReason::Revoked);
+    }
+    drop(slot);
+    hold.schedule();
+    match result {
+        Ok(()) if !validity.is_held() => Err(hold.lost(LossReason::Expired)),
+        result => result,
+    }
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        let Some(hold) = self.hold.take() else { return };
+        if hold.validity.begin_release().is_ok() {
+            self.shared.context.ledger.send(Errand::Release(hold));
+        } else {
+            hold.retire();
+        }
+    }
+}
+
+impl fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockGuard")
+            .field("name", self.name())
+            .field("token", &self.token())
+            .field("validity", &self.monitor.validity)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,121 @@
+//! Waiters of one name in one client, in the order in which they came.
+
+use crate::sync::lock;
+use crate::{Claim, ClaimId, LockName, Obstacle};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use tokio::sync::{Notify, Semaphore};
+
+/// One lane a name that somebody in this client waits for or holds; none for others.
+#[derive(Clone, Default)]
+pub(crate) struct Lanes(Arc<Mutex<HashMap<LockName, Lane>>>);
+
+struct Lane {
+    turn: Arc<Semaphore>,
+    freed: Arc<Notify>,
+    waiters: Vec<Claim>,
+    holds: usize,
+    obstacle: Obstacle,
+}
+
+impl Lane {
+    fn new() -> Self {
+        let (turn, freed) = (Arc::new(Semaphore::new(1)), Arc::new(Notify::new()));
+        Self { turn, freed, waiters: Vec::new(), holds: 0, obstacle: Obstacle::Silence }
+    }
+}
+
+impl Lanes {
+    /// Takes the last place in the lane of the claim's name.
+    pub(crate) fn join(&self, claim: &Claim) -> Waiter {
+        let mut lanes = lock(&self.0);
+        let lane = lanes.entry(claim.name().clone()).or_insert_with(Lane::new);
+        if lane.holds > 0 {
+            lane.obstacle = Obstacle::Held(Some(Arc::clone(claim.holder())));
+        }
+        claim.met(lane.obstacle.clone());
+        lane.waiters.push(claim.clone());
+        let (turn, freed) = (Arc::clone(&lane.turn), Arc::clone(&lane.freed));
+        Waiter { lanes: self.clone(), name: claim.name().clone(), id: claim.id(), turn, freed }
+    }
+
+    /// Notes that this client holds `name`, until what is returned is dropped.
+    pub(crate) fn hold(&self, name: &LockName) -> LocalHold {
+        lock(&self.0).entry(name.clone()).or_insert_with(Lane::new).holds += 1;
+        LocalHold { lanes: self.clone(), name: name.clone() }
+    }
+
+    fn leave(&self, name: &LockName, change: impl FnOnce(&mut Lane)) {
+        let mut lanes = lock(&self.0);
+        if let Some(lane) = lanes.get_mut(name) {
+            change(lane);
+            if lane.waiters.is_empty() && lane.holds == 0 {
+                lanes.remove(name);
+            }
+        }
+    }
+
+    /// How many names have a lane.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0).len()
+    }
+}
+
+/// A place in a lane; dropping it leaves the lane.
+pub(crate) struct Waiter {
+    lanes: Lanes,
+    name: LockName,
+    id: ClaimId,
+    pub(crate) turn: Arc<Semaphore>,
+    pub(crate) freed: Arc<Notify>,
+}
+
+impl Waiter {
+    /// Whether this client itself holds the name.
+    pub(crate) fn held_here(&self) -> bool {
+        lock(&self.lanes.0).get(&self.name).is_some_and(|lane| lane.holds > 0)
+    }
+
+    /// Tells everyone in the lane what its head met, since only the head asks the server.
+    pub(crate) fn met(&self, obstacle: &Obstacle) {
+        if let Some(lane) = lock(&self.lanes.0).get_mut(&self.name)
+            && lane.obstacle != *obstacle
+        {
+            lane.obstacle = obstacle.clone();
+            for waiter in &lane.waiters {
+                waiter.met(obstacle.clone());
+            }
+        }
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.lanes.leave(&self.name, |lane| lane.waiters.retain(|waiter| waiter.id() != self.id));
+    }
+}
+
+/// A hold of this client's; dropping it wakes the first local waiter.
+///
+/// An engine keeps it in its lease, so that it goes when the lease goes.
+#[must_use = "dropping it says that the hold is over"]
+pub struct LocalHold {
+    lanes: Lanes,
+    name: LockName,
+}
+
+impl Drop for LocalHold {
+    fn drop(&mut self) {
+        self.lanes.leave(&self.name, |lane| {
+            lane.holds = lane.holds.saturating_sub(1);
+            lane.freed.notify_one();
+        });
+    }
+}
+
+impl fmt::Debug for LocalHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LocalHold").field(&self.name).finish()
+    }
+}

@@ -1,0 +1,270 @@
+//! What an engine implements.
+//!
+//! The contract asks for *until*, not *once*: [`acquire`](DistributedLock::acquire)
+//! waits until granted, [`keep_alive`](Lease::keep_alive) runs until the hold is
+//! gone. An engine that can only try once lifts itself with
+//! [`Polling`](crate::Polling) and [`keep_alive_by_renewing`](crate::keep_alive_by_renewing);
+//! one that has a queue and a session does what it does natively. A contract of
+//! single tries would make a queue lose its place and turn `renew` into a stub.
+//!
+//! What must not vary between engines is not here but in the client, once: the
+//! claim's id, the wait limit, undo on every exit path, the local deadline,
+//! drop, loss, spans.
+
+use crate::{Claim, FencingToken, Guarantees, LockName, LossReason, Moment, Result, Validity};
+use async_trait::async_trait;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A service that can hold locks, as this crate's client drives it.
+///
+/// # Contract
+/// This trait is between an engine's author and [`LockClient`](crate::LockClient);
+/// callers of locks never use it. An engine keeps these promises:
+///
+/// - Expiry is judged by the server's clock alone, and every compare at the
+///   server is by claim id, in one step.
+/// - A request may be sent again under the same id and means the same: an
+///   acquire of its own live hold re-arms the expiry and returns the same token.
+/// - An id that was abandoned, released or has expired is dead: no later
+///   request of that id takes the lock, however late it arrives.
+/// - Every request has its own time-out; an answer that did not come is
+///   `Err` of kind `Unavailable`, never a yes or a no.
+/// - Requests that could take the lock are announced with
+///   [`Claim::request`], so that the client knows what may still arrive.
+/// - A future of any method may be dropped at any await point. The client then
+///   calls [`abandon`](Self::abandon).
+/// - No method blocks its thread, and none panics on any input.
+///
+/// The contract suite in `fencelock-testkit` checks all of it.
+#[async_trait]
+pub trait DistributedLock: fmt::Debug + Send + Sync + 'static {
+    /// What this engine guarantees in the deployment it is connected to. Cheap; probed anew on reconnect.
+    fn guarantees(&self) -> Arc<Guarantees>;
+
+    /// Tries once, without waiting for another holder.
+    ///
+    /// `Contended` is answered only when no trace of the try is left.
+    ///
+    /// # Errors
+    /// `Unavailable` when no answer came; the client then abandons the claim.
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt>;
+
+    /// Waits until the lock is granted. The client sets the limit and drops the future.
+    ///
+    /// What it meets on the way it tells with [`Claim::met`].
+    ///
+    /// # Errors
+    /// Anything that waiting cannot mend; `Unavailable` is waited out.
+    async fn acquire(&self, claim: &Claim) -> Result<Grant>;
+
+    /// Undoes whatever the claim's id left behind, known or not, and makes the id dead.
+    ///
+    /// # Errors
+    /// `Unavailable` when it is not known to be undone; the client asks again.
+    async fn abandon(&self, claim: &Claim) -> Result<()>;
+
+    /// Who holds the lock now; `None` if nobody does.
+    ///
+    /// # Errors
+    /// `Unavailable` when no answer came.
+    async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>>;
+
+    /// The operator's verbs, where the engine has them.
+    fn admin(&self) -> Option<&dyn Admin>;
+}
+
+/// One hold at the server, kept alive and given back.
+#[async_trait]
+pub trait Lease: Send + Sync + 'static {
+    /// Keeps the hold alive and ends when it is gone, with the reason.
+    ///
+    /// Proves contact with [`Validity::renewed`] and tells broken contact with
+    /// [`Validity::doubt`]. Never creates or takes back what is gone. The client
+    /// drops the future when the hold ends otherwise.
+    async fn keep_alive(&self, validity: &Validity) -> LossReason;
+
+    /// Gives the hold `ttl` more from now (the lock delay comes on top at the
+    /// server), and tells `validity` when it is acknowledged.
+    ///
+    /// # Errors
+    /// `Lost` if the hold was gone, `Unavailable` when no answer came.
+    async fn extend(&self, ttl: Duration, validity: &Validity) -> Result<()>;
+
+    /// Frees the lock, comparing the claim, never the name alone.
+    ///
+    /// # Errors
+    /// `Lost` if it was no longer ours; `Unavailable` when no answer came, after
+    /// which the client abandons the claim until the lease must have ended.
+    async fn release(self: Box<Self>) -> Result<()>;
+
+    /// Plain values that prove ownership in the store itself. Constant for the hold.
+    fn evidence(&self) -> Evidence;
+}
+
+/// Verbs for operators.
+#[async_trait]
+pub trait Admin: Send + Sync {
+    /// The held locks whose name begins with `prefix`, by name.
+    ///
+    /// # Errors
+    /// `Unavailable` when no answer came.
+    async fn list(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>>;
+
+    /// Frees the lock whoever holds it; false if nobody did. The next token is larger.
+    ///
+    /// # Errors
+    /// `Unavailable` when no answer came.
+    async fn force_release(&self, name: &LockName) -> Result<bool>;
+}
+
+/// What one try came to.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Attempt {
+    /// The lock is ours.
+    Granted(Grant),
+    /// Somebody else has it.
+    Contended {
+        /// When trying again may help: the holder's remaining time, where it is known.
+        retry_after: Option<Duration>,
+        /// Who has it, where that is known.
+        holder: Option<Arc<str>>,
+    },
+}
+
+impl Attempt {
+    /// Somebody else has it: for how long still and who, where it is known.
+    #[must_use]
+    pub fn contended(retry_after: Option<Duration>, holder: Option<Arc<str>>) -> Self {
+        Self::Contended { retry_after, holder }
+    }
+}
+
+/// A lock that was granted.
+#[non_exhaustive]
+pub struct Grant {
+    /// The claim that won: the one asked with, or a [later attempt](Claim::next_attempt) of it.
+    pub claim: Claim,
+    /// The hold at the server.
+    pub lease: Box<dyn Lease>,
+    /// When the request that the server counts from was sent, read *before* it left.
+    pub sent_at: Moment,
+    /// The holder's time to live as granted, without the lock delay.
+    pub ttl: Duration,
+    /// What the engine's rounding and whatever else it must allow for take off the ttl.
+    pub margin: Duration,
+    /// The fencing token of this hold.
+    pub token: FencingToken,
+}
+
+impl Grant {
+    /// A grant of what the claim asked for, with a margin of 1 ms.
+    #[must_use]
+    pub fn new(claim: &Claim, lease: impl Lease, sent_at: Moment, token: FencingToken) -> Self {
+        let margin = Duration::from_millis(1);
+        Self { claim: claim.clone(), lease: Box::new(lease), sent_at, ttl: claim.ttl(), margin, token }
+    }
+
+    /// The server granted another ttl than the claim asked for.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// The engine's own margin.
+    #[must_use]
+    pub fn with_margin(mut self, margin: Duration) -> Self {
+        self.margin = margin;
+        self
+    }
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grant")
+            .field("claim", &self.claim)
+            .field("ttl", &self.ttl)
+            .field("token", &self.token)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Who holds a lock, as the server tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HolderInfo {
+    /// Who said it would hold.
+    pub holder: Arc<str>,
+    /// The holder's note.
+    pub note: Option<Arc<str>>,
+    /// The hold's token.
+    pub token: FencingToken,
+    /// How long the server will still keep it unless it is renewed, where there is such a time.
+    pub remaining: Option<Duration>,
+    /// How long it has been held, where the server knows.
+    pub held_for: Option<Duration>,
+}
+
+impl HolderInfo {
+    /// A holder with a token; the rest unknown.
+    #[must_use]
+    pub fn new(holder: impl Into<Arc<str>>, token: FencingToken) -> Self {
+        Self { holder: holder.into(), note: None, token, remaining: None, held_for: None }
+    }
+
+    /// The holder's note.
+    #[must_use]
+    pub fn with_note(mut self, note: Option<Arc<str>>) -> Self {
+        self.note = note;
+        self
+    }
+
+    /// How long the server will still keep it.
+    #[must_use]
+    pub fn with_remaining(mut self, remaining: Duration) -> Self {
+        self.remaining = Some(remaining);
+        self
+    }
+
+    /// How long it has been held.
+    #[must_use]
+    pub fn with_held_for(mut self, held_for: Duration) -> Self {
+        self.held_for = Some(held_for);
+        self
+    }
+}
+
+/// Plain values that prove ownership: an etcd key and its revision, a znode's
+/// path and czxid. Which there are is the engine's to document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Evidence(BTreeMap<&'static str, String>);
+
+impl Evidence {
+    /// No evidence: the store has nothing that a caller could test.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Adds a value.
+    #[must_use]
+    pub fn with(mut self, key: &'static str, value: impl Into<String>) -> Self {
+        self.0.insert(key, value.into());
+        self
+    }
+
+    /// The value called `key`.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str)
+    }
+
+    /// All values by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.0.iter().map(|(k, v)| (*k, v.as_str()))
+    }
+}

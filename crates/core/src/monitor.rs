@@ -1,0 +1,67 @@
+//! Watching a hold without owning it.
+
+use crate::{Ended, FencingToken, LockName, LossReason, Validity};
+use std::time::Duration;
+
+/// A view of one hold, to hand to other tasks. `Clone + Send + 'static`; it
+/// neither keeps the lock nor releases it when dropped.
+#[derive(Clone, Debug)]
+pub struct LockMonitor {
+    pub(crate) validity: Validity,
+    pub(crate) token: FencingToken,
+}
+
+impl LockMonitor {
+    /// The lock's name.
+    #[must_use]
+    pub fn name(&self) -> &LockName {
+        self.validity.claim().name()
+    }
+
+    /// The hold's fencing token.
+    #[must_use]
+    pub fn token(&self) -> FencingToken {
+        self.token
+    }
+
+    /// Whether the lock may still be believed to be held: reads the clock, does
+    /// no I/O, and once false is false for ever.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.validity.is_held()
+    }
+
+    /// Whether it is held, but contact is broken or a renewal is overdue.
+    #[must_use]
+    pub fn in_jeopardy(&self) -> bool {
+        self.validity.in_jeopardy()
+    }
+
+    /// How long it may still be believed if no renewal succeeds; zero once lost or released.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.validity.remaining()
+    }
+
+    /// Ends when the lock is lost; never when it is released by its own guard.
+    ///
+    /// Told within 5 ms of the deadline, and within 250 ms after the machine was
+    /// suspended. A loss in the past is told at once.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn lost(&self) -> LossReason {
+        match self.ended().await {
+            Ended::Lost(reason) => reason,
+            Ended::Released => std::future::pending().await,
+        }
+    }
+
+    /// Ends when the lock is lost or its release has been answered.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn ended(&self) -> Ended {
+        self.validity.until_ended().await
+    }
+}

@@ -1,0 +1,125 @@
+//! A lock by its name, with options.
+
+use crate::client::Shared;
+use crate::driven::{Driven, OnDrop};
+use crate::pursuit::{self, Verb};
+use crate::{AcquireOptions, LockGuard, LockName, Result, Wait};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One lock of a client, with its options: owned, reusable and cheap to clone.
+///
+/// Keep it in the struct of the service that needs the lock.
+#[derive(Clone)]
+#[must_use = "names a lock but does not acquire it"]
+pub struct NamedLock {
+    shared: Arc<Shared>,
+    /// The name, or what was given as one and is refused when the lock is asked for.
+    name: std::result::Result<LockName, Arc<str>>,
+    options: AcquireOptions,
+}
+
+impl NamedLock {
+    pub(crate) fn new(shared: Arc<Shared>, name: &str) -> Self {
+        let options = shared.defaults.clone();
+        Self { shared, name: LockName::new(name).map_err(|_| name.into()), options }
+    }
+
+    /// Time to live: 50 ms to 7 days, rounded up to milliseconds.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.options.ttl = ttl;
+        self
+    }
+
+    /// Waits for another holder at most this long, counted from the call; zero tries once.
+    pub fn wait_at_most(mut self, limit: Duration) -> Self {
+        self.options.wait = Wait::AtMost(limit);
+        self
+    }
+
+    /// Waits for another holder without limit; see [`Wait::Forever`].
+    pub fn wait_forever(mut self) -> Self {
+        self.options.wait = Wait::Forever;
+        self
+    }
+
+    /// The longest hold: when it is reached the lock is lost, however well it is renewed.
+    pub fn max_hold(mut self, longest: Duration) -> Self {
+        self.options.max_hold = Some(longest);
+        self
+    }
+
+    /// Keeps the lock from others for `delay` after the deadline, when it is freed
+    /// by failure. Freed by release, it is free at once.
+    pub fn lock_delay(mut self, delay: Duration) -> Self {
+        self.options.lock_delay = delay;
+        self
+    }
+
+    /// Whether the hold is renewed until its release; `false` gives a fixed lease
+    /// that [`LockGuard::extend`] can extend.
+    pub fn auto_renew(mut self, renew: bool) -> Self {
+        self.options.auto_renew = renew;
+        self
+    }
+
+    /// A note of at most 1024 bytes, stored with the lock and shown by `inspect`.
+    pub fn note(mut self, note: impl Into<Arc<str>>) -> Self {
+        self.options.note = Some(note.into());
+        self
+    }
+
+    /// The options as they stand.
+    #[must_use]
+    pub fn options(&self) -> &AcquireOptions {
+        &self.options
+    }
+
+    /// Waits for the lock, at most as long as was asked for (30 s if nothing was).
+    ///
+    /// # Errors
+    /// `Timeout` if somebody held it to the end of the wait, `Unavailable` if the
+    /// service was not reached, `InvalidName`, `InvalidConfig`, or what the engine says.
+    ///
+    /// # Cancel safety
+    /// Dropping the future at any point leaves nothing behind: the place in the
+    /// queue, and a lock that was granted meanwhile, are undone in the background.
+    pub async fn acquire(&self) -> Result<LockGuard> {
+        match self.pursue(Verb::Wait).await? {
+            Some(guard) => Ok(guard),
+            None => Err(crate::Error::new(crate::ErrorKind::Engine, "a wait ended without an answer")),
+        }
+    }
+
+    /// Tries once, without waiting for another holder; `None` if there is one.
+    ///
+    /// # Errors
+    /// `Unavailable` if no answer came, `InvalidName`, `InvalidConfig`, or what the engine says.
+    ///
+    /// # Cancel safety
+    /// As for [`acquire`](Self::acquire).
+    pub async fn try_acquire(&self) -> Result<Option<LockGuard>> {
+        self.pursue(Verb::Try).await
+    }
+
+    async fn pursue(&self, verb: Verb) -> Result<Option<LockGuard>> {
+        let shared = &self.shared;
+        let operation = if verb == Verb::Try { "try_acquire" } else { "acquire" };
+        let name = match &self.name {
+            Ok(name) => name.clone(),
+            Err(refused) => LockName::new(refused).map_err(|e| e.with_operation(operation))?,
+        };
+        let told = |e: crate::Error| e.with_engine(shared.engine_name()).with_operation(operation).with_name(&name);
+        shared.check_open().map_err(told)?;
+        let options = self.options.clone().checked().map_err(told)?;
+        let work = pursuit::acquire(Arc::clone(shared), name.clone(), options, verb);
+        Driven::new(&shared.home, &shared.context.ledger, OnDrop::Stop, work).await.map_err(told)
+    }
+}
+
+impl fmt::Debug for NamedLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NamedLock").field("name", &self.name).field("options", &self.options).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,155 @@
+//! Lifts an engine that can only try once.
+
+use crate::lanes::Lanes;
+use crate::{Attempt, Claim, DistributedLock, Error, ErrorKind, Grant, LocalHold, LockName, Obstacle, Result};
+use async_trait::async_trait;
+use std::fmt;
+use std::time::Duration;
+
+/// How long a waiter relies on being told before it asks by itself.
+const SAFETY: Duration = Duration::from_secs(5);
+
+/// Waiting by trying again, for engines without a queue of their own.
+///
+/// Waiters of one name queue locally, first come first served, and only the
+/// first talks to the server. It tries when this client frees the name, when a
+/// [hint](Hints) says that the name may be free, when the holder's time must
+/// have run out, and at least every 5 s; without hints it backs off from 10 ms
+/// to 500 ms, with jitter. An engine keeps one of these for its lifetime.
+#[derive(Clone, Default)]
+pub struct Polling {
+    lanes: Lanes,
+}
+
+/// A service that can tell when a name may have become free.
+#[async_trait]
+pub trait Hints: Send + Sync {
+    /// Begins to listen for `name`: everything from the moment this returns is heard.
+    ///
+    /// # Errors
+    /// Any; the waiter then backs off as if there were no hints.
+    async fn listen(&self, name: &LockName) -> Result<Box<dyn Hint>>;
+}
+
+/// One ear for one name; dropping it stops listening.
+#[async_trait]
+pub trait Hint: Send + Sync {
+    /// Ends when the name may be free. A hint too many costs one try, one too few at most 5 s.
+    async fn heard(&mut self);
+}
+
+impl Polling {
+    /// No waiters yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Notes that this client holds `name`: keep the result in the lease.
+    pub fn hold(&self, name: &LockName) -> LocalHold {
+        self.lanes.hold(name)
+    }
+
+    /// How many names somebody in this client waits for or holds.
+    #[must_use]
+    pub fn names(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Waits until `engine` grants `claim`, by trying. For [`DistributedLock::acquire`].
+    ///
+    /// # Errors
+    /// What a try failed with, unless waiting may mend it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the local queue at once; what a try under way
+    /// leaves at the server is the caller's to abandon.
+    pub async fn acquire<E>(&self, engine: &E, hints: Option<&dyn Hints>, claim: &Claim) -> Result<Grant>
+    where
+        E: DistributedLock + ?Sized,
+    {
+        let place = self.lanes.join(claim);
+        let Ok(_turn) = place.turn.acquire().await else {
+            return Err(Error::new(ErrorKind::Engine, "the local queue is closed"));
+        };
+        let mut backoff = Backoff::default();
+        let mut ear = None;
+        if place.held_here() {
+            let _ = tokio::time::timeout(SAFETY, place.freed.notified()).await;
+        }
+        loop {
+            let pause = match engine.try_acquire(claim).await {
+                Ok(Attempt::Granted(grant)) => return Ok(grant),
+                Ok(Attempt::Contended { retry_after, holder }) => {
+                    place.met(&Obstacle::Held(holder));
+                    if let (None, Some(hints)) = (&ear, hints) {
+                        ear = hints.listen(claim.name()).await.ok();
+                        if ear.is_some() {
+                            continue; // what happened before we listened is only seen by asking again
+                        }
+                    }
+                    let own = if ear.is_some() || place.held_here() { SAFETY } else { backoff.next() };
+                    retry_after.map_or(own, |expiry| own.min(expiry.saturating_add(jitter(Duration::from_millis(10)))))
+                }
+                Err(e) if e.kind() == ErrorKind::Unavailable => {
+                    place.met(&Obstacle::Unreachable(e.to_string().into()));
+                    ear = None;
+                    backoff.next()
+                }
+                Err(e) => return Err(e),
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = place.freed.notified() => {}
+                () = heard(&mut ear) => {}
+            }
+        }
+    }
+}
+
+async fn heard(ear: &mut Option<Box<dyn Hint>>) {
+    match ear {
+        Some(hint) => hint.heard().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// From 10 ms to 500 ms, doubling, each spread over its upper half.
+struct Backoff(Duration);
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self(Duration::from_millis(10))
+    }
+}
+
+impl Backoff {
+    fn next(&mut self) -> Duration {
+        let half = self.0 / 2;
+        self.0 = (self.0 * 2).min(Duration::from_millis(500));
+        half + jitter(half)
+    }
+}
+
+fn jitter(most: Duration) -> Duration {
+    most.mul_f64(fastrand::f64())
+}
+
+impl fmt::Debug for Polling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Polling").field("names", &self.names()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backoff_grows_to_half_a_second_and_stays() {
+        let mut backoff = Backoff::default();
+        let pauses: Vec<_> = (0..20).map(|_| backoff.next()).collect();
+        assert!(pauses[0] >= Duration::from_millis(5) && pauses[0] <= Duration::from_millis(10));
+        assert!(pauses[10..].iter().all(|p| *p >= Duration::from_millis(250) && *p <= Duration::from_millis(500)));
+    }
+}

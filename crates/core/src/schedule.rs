@@ -1,0 +1,139 @@
+//! When which hold needs looking at, and the ticker that looks.
+//!
+//! tokio's timers stand still while the machine is suspended, deadlines do not.
+//! So while anything is held one ticker a client reads the clock at least every
+//! 250 ms. No hold has a timer or a task of its own before its first renewal.
+
+use crate::Moment;
+use crate::hold::Hold;
+use crate::sync::lock;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+const TICK: Duration = Duration::from_millis(250);
+
+/// A place in the schedule: when, and a number that makes it unique.
+pub(crate) type Slot = (Moment, u64);
+
+#[derive(Default)]
+pub(crate) struct Schedule {
+    due: Mutex<Due>,
+    earlier: Notify,
+}
+
+#[derive(Default)]
+struct Due {
+    holds: BTreeMap<Slot, Arc<Hold>>,
+    numbers: u64,
+    /// When the ticker will look next; none while it sleeps because nothing is held.
+    wakes: Option<Moment>,
+    closed: bool,
+}
+
+impl Schedule {
+    /// Puts `hold` where it is due next, moving it if it stands elsewhere.
+    pub(crate) fn put(&self, hold: &Arc<Hold>, when: Moment) {
+        let mut due = lock(&self.due);
+        if due.closed {
+            drop(due);
+            hold.orphan();
+            return;
+        }
+        due.numbers += 1;
+        let slot = (when, due.numbers);
+        if let Some(old) = hold.set_slot(Some(slot)) {
+            due.holds.remove(&old);
+        }
+        due.holds.insert(slot, Arc::clone(hold));
+        if due.wakes.is_none_or(|wakes| when < wakes) {
+            self.earlier.notify_one();
+        }
+    }
+
+    pub(crate) fn remove(&self, hold: &Hold) {
+        let mut due = lock(&self.due);
+        if let Some(slot) = hold.set_slot(None) {
+            due.holds.remove(&slot);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.due).holds.len()
+    }
+
+    /// Whether any hold here is of `name`.
+    pub(crate) fn holds(&self, name: &crate::LockName) -> bool {
+        lock(&self.due).holds.values().any(|hold| hold.claim().name() == name)
+    }
+
+    fn take_due(&self, now: Moment) -> Option<Arc<Hold>> {
+        let mut due = lock(&self.due);
+        let first = due.holds.first_entry()?;
+        if first.key().0 > now {
+            return None;
+        }
+        let hold = first.remove();
+        hold.set_slot(None);
+        Some(hold)
+    }
+
+    /// How long the ticker may sleep; `None` if nothing is held.
+    fn sleep(&self, now: Moment) -> Option<Duration> {
+        let mut due = lock(&self.due);
+        let next = due.holds.first_key_value().map(|(slot, _)| slot.0.min(now.plus(TICK)));
+        due.wakes = next;
+        next.map(|when| when.since(now))
+    }
+
+    fn is_closed(&self) -> bool {
+        lock(&self.due).closed
+    }
+
+    /// Nobody will look any more: whatever is still held counts as lost.
+    pub(crate) fn close(&self) {
+        let left = {
+            let mut due = lock(&self.due);
+            due.closed = true;
+            std::mem::take(&mut due.holds)
+        };
+        self.earlier.notify_one();
+        for hold in left.into_values() {
+            hold.set_slot(None);
+            hold.orphan();
+        }
+    }
+}
+
+/// Closes the schedule when the ticker ends, be it by a panic or with its runtime.
+struct ClosesSchedule(Arc<Schedule>);
+
+impl Drop for ClosesSchedule {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Looks at every hold when it is due, until the schedule is closed.
+pub(crate) async fn tick(schedule: Arc<Schedule>, clock: crate::Clock) {
+    let schedule = ClosesSchedule(schedule);
+    let schedule = &schedule.0;
+    while !schedule.is_closed() {
+        while let Some(hold) = schedule.take_due(clock.now()) {
+            match hold.look() {
+                Some(next) => schedule.put(&hold, next),
+                None => hold.retire(),
+            }
+        }
+        match schedule.sleep(clock.now()) {
+            Some(pause) => {
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = schedule.earlier.notified() => {}
+                }
+            }
+            None => schedule.earlier.notified().await,
+        }
+    }
+}

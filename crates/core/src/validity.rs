@@ -1,0 +1,364 @@
+//! How long a hold may be believed: the only time arithmetic there is.
+//!
+//! `deadline = sent + ttl·(1 − ρ) − δ`, where `sent` was read on the claim's
+//! [`Clock`](crate::Clock) *before* the request left, ρ allows for clocks that
+//! run at different rates and δ for the engine's rounding. The server counts
+//! from when the request arrived, which is later than `sent`; so, with rates
+//! within ρ, the holder's deadline passes before the server's. Counting from
+//! the reply, or on a clock that stops in suspend, breaks exclusion. (The rule
+//! is that of the leases of Gray and Cheriton, 1989.)
+
+use crate::{Claim, Moment};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Why a hold was lost. Final: a lost hold never comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// The deadline passed without a renewal that was acknowledged in time.
+    Expired,
+    /// The service says that another claim, or none, holds the lock.
+    Revoked,
+    /// The session or the runtime that kept the hold alive is gone.
+    SessionEnded,
+    /// The hold reached its own `max_hold`.
+    MaxHold,
+}
+
+impl fmt::Display for LossReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its deadline passed",
+            Self::Revoked => "the service gave it up or away",
+            Self::SessionEnded => "its session ended",
+            Self::MaxHold => "it reached its longest hold",
+        })
+    }
+}
+
+/// How a hold ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Ended {
+    /// By our own release.
+    Released,
+    /// By losing it.
+    Lost(LossReason),
+}
+
+/// Allowance for clock rates that differ, in parts per million of the ttl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Drift(u32);
+
+impl Drift {
+    pub(crate) const DEFAULT: Self = Self(10_000);
+
+    /// At most half: beyond that no renewal could come in time.
+    pub(crate) fn from_ppm(ppm: u32) -> Option<Self> {
+        (ppm <= 500_000).then_some(Self(ppm))
+    }
+
+    fn of(self, ttl: Duration) -> Duration {
+        let nanos = ttl.as_nanos().saturating_mul(u128::from(self.0)).div_ceil(1_000_000);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+const fn code(reason: LossReason) -> u64 {
+    match reason {
+        LossReason::Expired => 1,
+        LossReason::Revoked => 2,
+        LossReason::SessionEnded => 3,
+        LossReason::MaxHold => 4,
+    }
+}
+const RELEASED: u64 = 5;
+const RELEASING: u64 = 6;
+/// States below this are codes, from here on they are deadlines in nanoseconds.
+const FIRST_DEADLINE: u64 = 64;
+
+fn ended(state: u64) -> Option<Ended> {
+    match state {
+        1 => Some(Ended::Lost(LossReason::Expired)),
+        2 => Some(Ended::Lost(LossReason::Revoked)),
+        3 => Some(Ended::Lost(LossReason::SessionEnded)),
+        4 => Some(Ended::Lost(LossReason::MaxHold)),
+        RELEASED => Some(Ended::Released),
+        _ => None,
+    }
+}
+
+/// A hold's validity, shared by its guard, its monitors and its engine.
+///
+/// An engine proves contact with [`renewed`](Self::renewed); nothing else moves
+/// the deadline onwards. Deadline and end live in one atomic word, so that no
+/// renewal can revive what a reader has already seen expire.
+#[derive(Clone)]
+pub struct Validity(Arc<Inner>);
+
+struct Inner {
+    state: AtomicU64,
+    /// When the last request left that was acknowledged.
+    proved: AtomicU64,
+    ttl: AtomicU64,
+    doubted: AtomicBool,
+    drift: Drift,
+    margin: Duration,
+    renews: bool,
+    claim: Claim,
+    changed: Notify,
+}
+
+/// When a hold proved at `sent` may no longer be believed.
+pub(crate) fn deadline(sent: Moment, ttl: Duration, drift: Drift, margin: Duration) -> Moment {
+    sent.plus(ttl.saturating_sub(drift.of(ttl)).saturating_sub(margin))
+}
+
+impl Validity {
+    pub(crate) fn new(claim: Claim, sent: Moment, ttl: Duration, margin: Duration, drift: Drift, renews: bool) -> Self {
+        let until = deadline(sent, ttl, drift, margin).as_nanos().max(FIRST_DEADLINE);
+        Self(Arc::new(Inner {
+            state: AtomicU64::new(until),
+            proved: AtomicU64::new(sent.as_nanos()),
+            ttl: AtomicU64::new(crate::clock::nanos(ttl)),
+            doubted: AtomicBool::new(false),
+            drift,
+            margin,
+            renews,
+            claim,
+            changed: Notify::new(),
+        }))
+    }
+
+    /// The claim that is held.
+    #[must_use]
+    pub fn claim(&self) -> &Claim {
+        &self.0.claim
+    }
+
+    /// The present moment on the hold's clock: read it *before* a renewal is sent.
+    #[must_use]
+    pub fn now(&self) -> Moment {
+        self.0.claim.now()
+    }
+
+    /// The holder's time to live as granted, without the lock delay.
+    #[must_use]
+    pub fn ttl(&self) -> Duration {
+        Duration::from_nanos(self.0.ttl.load(Ordering::SeqCst))
+    }
+
+    /// The time to live that a renewal asks the server for: ttl and lock delay together.
+    #[must_use]
+    pub fn server_ttl(&self) -> Duration {
+        self.ttl().saturating_add(self.0.claim.lock_delay())
+    }
+
+    /// Whether the hold may be believed now. Reads the clock; once false, always false.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.deadline().is_some()
+    }
+
+    /// The moment from which the hold may no longer be believed; `None` once it has ended.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Moment> {
+        loop {
+            let state = self.0.state.load(Ordering::SeqCst);
+            if state < FIRST_DEADLINE {
+                return None;
+            }
+            if self.now().as_nanos() < state {
+                return Some(Moment::from_nanos(state));
+            }
+            if self.swap(state, code(LossReason::Expired)) {
+                return None;
+            }
+        }
+    }
+
+    /// How long the hold may still be believed.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.deadline().map_or(Duration::ZERO, |until| until.since(self.now()))
+    }
+
+    /// A renewal that left at `sent` was acknowledged: the deadline moves on.
+    ///
+    /// A renewal acknowledged after the deadline changes nothing.
+    pub fn renewed(&self, sent: Moment) {
+        self.extended(sent, self.ttl());
+    }
+
+    /// As [`renewed`](Self::renewed), when the server granted another ttl (its holder's part).
+    pub fn extended(&self, sent: Moment, ttl: Duration) {
+        let until = deadline(sent, ttl, self.0.drift, self.0.margin).as_nanos().max(FIRST_DEADLINE);
+        loop {
+            let Some(now) = self.deadline() else { return };
+            self.0.doubted.store(false, Ordering::SeqCst);
+            let moved = until > now.as_nanos() && self.cas(now.as_nanos(), until);
+            if moved || until <= now.as_nanos() {
+                self.0.ttl.store(crate::clock::nanos(ttl), Ordering::SeqCst);
+                self.0.proved.fetch_max(sent.as_nanos(), Ordering::SeqCst);
+                return;
+            }
+        }
+    }
+
+    /// A request about to leave may make the lease end sooner than now believed.
+    pub(crate) fn believe_at_most(&self, sent: Moment, ttl: Duration) {
+        let until = deadline(sent, ttl, self.0.drift, self.0.margin).as_nanos().max(FIRST_DEADLINE);
+        while let Some(now) = self.deadline() {
+            if now.as_nanos() <= until || self.cas(now.as_nanos(), until) {
+                return;
+            }
+        }
+    }
+
+    /// Contact is broken, or a renewal was not answered: the hold is in jeopardy
+    /// until the next acknowledged renewal, and lost at its deadline.
+    pub fn doubt(&self, why: &dyn fmt::Display) {
+        if self.is_held() && !self.0.doubted.swap(true, Ordering::SeqCst) {
+            let claim = &self.0.claim;
+            tracing::warn!(target: "fencelock", event = "jeopardy", name = %claim.name(), claim = %claim.id(),
+                remaining_ms = millis(self.remaining()), %why, "hold in jeopardy");
+        }
+    }
+
+    /// Whether the hold is believed although contact is broken or a renewal is overdue.
+    #[must_use]
+    pub fn in_jeopardy(&self) -> bool {
+        self.is_held() && (self.0.doubted.load(Ordering::SeqCst) || self.is_overdue())
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.0.renews && self.now() > self.renewal_due().plus(self.retry_pause())
+    }
+
+    /// When the next renewal should leave: a third of the ttl after the last that was acknowledged.
+    #[must_use]
+    pub fn renewal_due(&self) -> Moment {
+        Moment::from_nanos(self.0.proved.load(Ordering::SeqCst)).plus(self.ttl() / 3)
+    }
+
+    /// How long to wait before a renewal that was not answered is sent again: a tenth of the ttl.
+    #[must_use]
+    pub fn retry_pause(&self) -> Duration {
+        self.ttl() / 10
+    }
+
+    /// How long one renewal may take before it counts as not answered: a fifth of the ttl.
+    #[must_use]
+    pub fn request_limit(&self) -> Duration {
+        self.ttl() / 5
+    }
+
+    /// How the hold ended; `None` while it is held or its release is under way.
+    #[must_use]
+    pub fn ended(&self) -> Option<Ended> {
+        // A deadline that has passed counts as an end even if nobody has looked yet.
+        let _ = self.is_held();
+        ended(self.0.state.load(Ordering::SeqCst))
+    }
+
+    /// Ends when the hold has ended, told by its client's ticker.
+    pub async fn until_ended(&self) -> Ended {
+        self.until(|v| v.ended()).await
+    }
+
+    /// Ends when the hold has ended or its release has begun.
+    pub(crate) async fn until_not_held(&self) {
+        self.until(|v| (!v.is_held()).then_some(())).await;
+    }
+
+    async fn until<T>(&self, done: impl Fn(&Self) -> Option<T>) -> T {
+        loop {
+            let changed = self.0.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if let Some(done) = done(self) {
+                return done;
+            }
+            changed.await;
+        }
+    }
+
+    /// The hold is lost; true if it was still held and this ended it.
+    pub(crate) fn lose(&self, reason: LossReason) -> bool {
+        while let Some(until) = self.deadline() {
+            if self.swap(until.as_nanos(), code(reason)) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// How far off the deadline of the last acknowledged contact is, whatever ended the hold since.
+    pub(crate) fn until_last_deadline(&self) -> Duration {
+        let proved = Moment::from_nanos(self.0.proved.load(Ordering::SeqCst));
+        deadline(proved, self.ttl(), self.0.drift, self.0.margin).since(self.now())
+    }
+
+    /// Ends the must-hold time: from here on `is_held` says no.
+    pub(crate) fn begin_release(&self) -> Result<(), LossReason> {
+        while let Some(until) = self.deadline() {
+            if self.swap(until.as_nanos(), RELEASING) {
+                return Ok(());
+            }
+        }
+        match self.ended() {
+            Some(Ended::Lost(reason)) => Err(reason),
+            // A guard releases once, so this is unreachable; the safe answer is the one that frees nothing.
+            Some(Ended::Released) | None => Err(LossReason::Revoked),
+        }
+    }
+
+    /// How the release that had begun came out.
+    pub(crate) fn end_release(&self, outcome: Ended) {
+        let end = match outcome {
+            Ended::Released => RELEASED,
+            Ended::Lost(reason) => code(reason),
+        };
+        self.swap(RELEASING, end);
+    }
+
+    fn cas(&self, from: u64, to: u64) -> bool {
+        self.0.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    fn swap(&self, from: u64, to: u64) -> bool {
+        let swapped = self.cas(from, to);
+        if swapped {
+            if let Some(Ended::Lost(reason)) = ended(to) {
+                let claim = &self.0.claim;
+                tracing::warn!(target: "fencelock", event = "lost", name = %claim.name(), claim = %claim.id(),
+                    holder = %claim.holder(), %reason, "lost");
+            }
+            self.0.changed.notify_waiters();
+        }
+        swapped
+    }
+}
+
+pub(crate) fn millis(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl fmt::Debug for Validity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Validity")
+            .field("claim", &self.0.claim.id())
+            .field("ended", &self.ended())
+            .field("remaining", &self.remaining())
+            .field("in_jeopardy", &self.in_jeopardy())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "validity_tests.rs"]
+mod tests;

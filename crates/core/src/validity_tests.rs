@@ -1,0 +1,98 @@
+use super::*;
+use crate::{FakeClock, LockName, Terms};
+use proptest::prelude::*;
+
+const S: Duration = Duration::from_secs(1);
+
+fn hold(clock: &FakeClock, ttl: Duration) -> Validity {
+    let terms = Terms::new(LockName::new("a").unwrap(), ttl).with_clock(clock.clock());
+    let claim = terms.mint().unwrap();
+    let sent = claim.now();
+    Validity::new(claim, sent, ttl, Duration::from_millis(2), Drift::DEFAULT, true)
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_until_the_deadline_and_never_again() {
+    let clock = FakeClock::new();
+    let v = hold(&clock, S);
+    tokio::time::advance(Duration::from_millis(987)).await;
+    assert!(v.is_held());
+    let sent = v.now();
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert!(!v.is_held(), "ttl - 1 % - 2 ms");
+    v.renewed(sent);
+    assert!(!v.is_held(), "a renewal acknowledged after the deadline revives nothing");
+    assert_eq!(v.ended(), Some(Ended::Lost(LossReason::Expired)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspend_counts() {
+    let clock = FakeClock::new();
+    let v = hold(&clock, S);
+    clock.suspend(S);
+    assert!(!v.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_counts_from_its_sending() {
+    let clock = FakeClock::new();
+    let v = hold(&clock, S);
+    let sent = v.now().plus(Duration::from_millis(300));
+    tokio::time::advance(Duration::from_millis(900)).await;
+    v.renewed(sent);
+    assert_eq!(v.remaining(), Duration::from_millis(300 + 988 - 900));
+    v.renewed(sent);
+    assert_eq!(v.remaining(), Duration::from_millis(388), "an older proof moves nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn doubt_is_jeopardy_until_the_next_proof() {
+    let clock = FakeClock::new();
+    let v = hold(&clock, S);
+    v.doubt(&"cut");
+    assert!(v.in_jeopardy() && v.is_held());
+    v.renewed(v.now());
+    assert!(!v.in_jeopardy());
+    tokio::time::advance(Duration::from_millis(500)).await;
+    assert!(v.in_jeopardy(), "a renewal is overdue");
+    v.lose(LossReason::Revoked);
+    assert!(!v.in_jeopardy(), "lost is not in jeopardy");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_lease_is_believed_before_it_is_asked_for() {
+    let clock = FakeClock::new();
+    let v = hold(&clock, S);
+    v.believe_at_most(v.now(), S / 10);
+    assert_eq!(v.remaining(), Duration::from_millis(97));
+}
+
+#[tokio::test(start_paused = true)]
+async fn released_is_final_and_not_lost() {
+    let clock = FakeClock::new();
+    let v = hold(&clock, S);
+    v.begin_release().unwrap();
+    assert!(!v.is_held() && v.ended().is_none());
+    assert!(!v.lose(LossReason::MaxHold));
+    v.end_release(Ended::Released);
+    assert_eq!(v.until_ended().await, Ended::Released);
+    assert!(v.begin_release().is_err());
+}
+
+proptest! {
+    #[test]
+    fn the_deadline_is_before_the_servers(sent in 0u64..1 << 50, ms in 50u64..604_800_000, margin in 0u64..5_000, late in 0u64..1_000_000_000) {
+        let (ttl, margin) = (Duration::from_millis(ms), Duration::from_micros(margin));
+        let ours = deadline(Moment::from_nanos(sent), ttl, Drift::DEFAULT, margin);
+        let servers = Moment::from_nanos(sent + late).plus(ttl);
+        prop_assert!(ours < servers);
+        prop_assert!(servers.since(ours) >= ttl / 100 + margin.min(ttl / 2));
+    }
+
+    #[test]
+    fn no_duration_overflows(sent: u64, ttl: u64, margin: u64, ppm in 0u32..500_001) {
+        let drift = Drift::from_ppm(ppm).unwrap();
+        let d = deadline(Moment::from_nanos(sent), Duration::from_nanos(ttl), drift, Duration::from_nanos(margin));
+        prop_assert!(d.as_nanos() >= sent || d.as_nanos() == u64::MAX);
+    }
+}
