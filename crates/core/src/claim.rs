@@ -280,6 +280,13 @@ impl Claim {
         Self::with_family(self.0.terms.clone(), Arc::clone(&self.0.family))
     }
 
+    /// The same claim without its client, for a server in this process to keep.
+    pub(crate) fn detached(&self) -> Self {
+        let inner =
+            Inner { id: self.id(), terms: self.0.terms.clone(), requests: Requests::default(), family: Arc::default() };
+        Self(Arc::new(inner))
+    }
+
     /// The newest attempt of this acquisition.
     pub(crate) fn latest(&self) -> Self {
         lock(&self.0.family.latest).upgrade().map_or_else(|| self.clone(), Self)

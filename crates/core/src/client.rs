@@ -73,8 +73,8 @@ impl LockClient {
     /// The lock called `name`, with options to set before either verb.
     ///
     /// A name that is not allowed is refused when the lock is asked for.
-    pub fn named(&self, name: impl AsRef<str>) -> NamedLock {
-        NamedLock::new(Arc::clone(&self.shared), name.as_ref())
+    pub fn named(&self, name: &str) -> NamedLock {
+        NamedLock::new(Arc::clone(&self.shared), name)
     }
 
     /// Waits for the lock with the client's options; see [`NamedLock::acquire`].
@@ -84,8 +84,8 @@ impl LockClient {
     ///
     /// # Cancel safety
     /// Dropping the future at any point leaves nothing behind.
-    pub async fn acquire(&self, name: impl AsRef<str>) -> Result<LockGuard> {
-        self.named(name).acquire().await
+    pub fn acquire(&self, name: &str) -> impl Future<Output = Result<LockGuard>> + Send + use<> {
+        self.named(name).acquire()
     }
 
     /// Tries once; `None` if somebody else has it; see [`NamedLock::try_acquire`].
@@ -95,8 +95,8 @@ impl LockClient {
     ///
     /// # Cancel safety
     /// Dropping the future at any point leaves nothing behind.
-    pub async fn try_acquire(&self, name: impl AsRef<str>) -> Result<Option<LockGuard>> {
-        self.named(name).try_acquire().await
+    pub fn try_acquire(&self, name: &str) -> impl Future<Output = Result<Option<LockGuard>>> + Send + use<> {
+        self.named(name).try_acquire()
     }
 
     /// Who holds `name` now, as the server tells it; `None` if nobody does.
@@ -108,7 +108,7 @@ impl LockClient {
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
-    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Option<HolderInfo>> {
+    pub async fn inspect(&self, name: &str) -> Result<Option<HolderInfo>> {
         let name = LockName::new(name)?;
         self.run("inspect", move |engine| async move { engine.inspect(&name).await }).await
     }
@@ -120,8 +120,8 @@ impl LockClient {
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
-    pub async fn list(&self, prefix: impl Into<String>) -> Result<Vec<(LockName, HolderInfo)>> {
-        let prefix = prefix.into();
+    pub async fn list(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>> {
+        let prefix = prefix.to_owned();
         self.run("list", move |engine| async move { admin(&*engine)?.list(&prefix).await }).await
     }
 
@@ -133,7 +133,7 @@ impl LockClient {
     ///
     /// # Cancel safety
     /// Dropping the future may or may not free the lock.
-    pub async fn force_release(&self, name: impl AsRef<str>) -> Result<bool> {
+    pub async fn force_release(&self, name: &str) -> Result<bool> {
         let name = LockName::new(name)?;
         self.run("force_release", move |engine| async move { admin(&*engine)?.force_release(&name).await }).await
     }

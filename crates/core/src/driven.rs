@@ -85,7 +85,13 @@ impl<T: Send + 'static> Drop for Driven<T> {
                     let _ = work.await;
                 })));
             }
-            (Work::There(task), OnDrop::Stop) => task.abort(),
+            (Work::There(task), OnDrop::Stop) => {
+                // Joined by the reaper, so that what it undoes is pending from now on.
+                self.ledger.send(Errand::Finish(Box::pin(async move {
+                    task.abort();
+                    let _ = task.await;
+                })));
+            }
             _ => {}
         }
     }

@@ -13,6 +13,7 @@ mod hold;
 mod lanes;
 mod level;
 mod lock;
+pub mod memory;
 mod monitor;
 mod name;
 mod named;

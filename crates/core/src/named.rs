@@ -78,6 +78,9 @@ impl NamedLock {
 
     /// Waits for the lock, at most as long as was asked for (30 s if nothing was).
     ///
+    /// The wait counts from the first poll. The future borrows nothing, so that it
+    /// can be spawned as it is.
+    ///
     /// # Errors
     /// `Timeout` if somebody held it to the end of the wait, `Unavailable` if the
     /// service was not reached, `InvalidName`, `InvalidConfig`, or what the engine says.
@@ -85,10 +88,13 @@ impl NamedLock {
     /// # Cancel safety
     /// Dropping the future at any point leaves nothing behind: the place in the
     /// queue, and a lock that was granted meanwhile, are undone in the background.
-    pub async fn acquire(&self) -> Result<LockGuard> {
-        match self.pursue(Verb::Wait).await? {
-            Some(guard) => Ok(guard),
-            None => Err(crate::Error::new(crate::ErrorKind::Engine, "a wait ended without an answer")),
+    pub fn acquire(&self) -> impl Future<Output = Result<LockGuard>> + Send + use<> {
+        let pursued = self.clone().pursue(Verb::Wait);
+        async move {
+            match pursued.await? {
+                Some(guard) => Ok(guard),
+                None => Err(crate::Error::new(crate::ErrorKind::Engine, "a wait ended without an answer")),
+            }
         }
     }
 
@@ -99,11 +105,11 @@ impl NamedLock {
     ///
     /// # Cancel safety
     /// As for [`acquire`](Self::acquire).
-    pub async fn try_acquire(&self) -> Result<Option<LockGuard>> {
-        self.pursue(Verb::Try).await
+    pub fn try_acquire(&self) -> impl Future<Output = Result<Option<LockGuard>>> + Send + use<> {
+        self.clone().pursue(Verb::Try)
     }
 
-    async fn pursue(&self, verb: Verb) -> Result<Option<LockGuard>> {
+    async fn pursue(self, verb: Verb) -> Result<Option<LockGuard>> {
         let shared = &self.shared;
         let operation = if verb == Verb::Try { "try_acquire" } else { "acquire" };
         let name = match &self.name {
@@ -112,7 +118,7 @@ impl NamedLock {
         };
         let told = |e: crate::Error| e.with_engine(shared.engine_name()).with_operation(operation).with_name(&name);
         shared.check_open().map_err(told)?;
-        let options = self.options.clone().checked().map_err(told)?;
+        let options = self.options.checked().map_err(told)?;
         let work = pursuit::acquire(Arc::clone(shared), name.clone(), options, verb);
         Driven::new(&shared.home, &shared.context.ledger, OnDrop::Stop, work).await.map_err(told)
     }

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// How often a single try is made again when its grant came too late to be of use.
 const LATE_TRIES: u32 = 3;
+/// What lies between attempts that go on coming too late.
+const LATE_PAUSE: Duration = Duration::from_millis(20);
 /// How long an endless wait goes on without any answer from the service.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -25,7 +27,9 @@ pub(crate) enum Verb {
     Wait,
 }
 
-/// A call to the engine. Dropped before it has ended, it is settled and undone by the reaper.
+/// A call to the engine, ending with its outcome and the newest attempt it made.
+///
+/// Dropped before it has ended, it is settled and undone by the reaper.
 struct Call<'a> {
     future: Option<Boxed<Result<Attempt>>>,
     claim: Claim,
@@ -44,19 +48,15 @@ impl<'a> Call<'a> {
 }
 
 impl Future for Call<'_> {
-    type Output = Result<Attempt>;
+    type Output = (Result<Attempt>, Claim);
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Attempt>> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(future) = &mut self.future else { return Poll::Pending };
-        let outcome = future.as_mut().poll(cx);
-        if let Poll::Ready(outcome) = &outcome {
-            if outcome.is_err() {
-                // Before the future goes, while the newest attempt is still known.
-                self.ledger.undo(self.claim.latest());
-            }
-            self.future = None;
-        }
-        outcome
+        let Poll::Ready(outcome) = future.as_mut().poll(cx) else { return Poll::Pending };
+        // Asked before the future goes, while the newest attempt is still known.
+        let last = self.claim.latest();
+        self.future = None;
+        Poll::Ready((outcome, last))
     }
 }
 
@@ -86,29 +86,38 @@ pub(crate) async fn acquire(
     let (mut late, engine_verb) = (0, if once { Verb::Try } else { Verb::Wait });
     loop {
         let call = Call::new(Arc::clone(&shared.engine), &claim, engine_verb, &shared.context.ledger);
-        let outcome = tokio::select! {
+        let (outcome, last) = tokio::select! {
             biased;
-            outcome = call => outcome?,
+            ended = call => ended,
             given_up = give_up(&shared, &claim, options.wait, started, once) => return Err(given_up),
         };
-        let grant = match outcome {
-            Attempt::Granted(grant) => grant,
-            Attempt::Contended { .. } if verb == Verb::Try => return Ok(None),
-            Attempt::Contended { holder, .. } => {
+        let late_claim = match outcome {
+            Ok(Attempt::Granted(grant)) if is_fresh(&grant, &shared) => {
+                return Ok(Some(hold(&shared, grant, &options, started)));
+            }
+            Ok(Attempt::Granted(grant)) => grant.claim,
+            Ok(Attempt::Contended { .. }) if verb == Verb::Try => return Ok(None),
+            Ok(Attempt::Contended { holder, .. }) => {
                 claim.met(Obstacle::Held(holder));
                 return Err(gave_up(&claim, Duration::ZERO));
             }
+            // The id died on the way: it had been granted, unheard, and has expired.
+            Err(e) if e.kind() == ErrorKind::Lost => last,
+            Err(e) => {
+                shared.context.ledger.undo(last);
+                return Err(e);
+            }
         };
-        if is_fresh(&grant, &shared) {
-            return Ok(Some(hold(&shared, grant, &options, started)));
-        }
         late += 1;
         if once && late >= LATE_TRIES {
-            shared.context.ledger.undo(grant.claim);
+            shared.context.ledger.undo(late_claim);
             let message = format!("granted {late} times, each time too late to be of use");
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
-        claim = grant.claim.next_attempt()?;
+        claim = late_claim.next_attempt()?;
+        if late > LATE_TRIES {
+            tokio::time::sleep(LATE_PAUSE).await;
+        }
     }
 }
 

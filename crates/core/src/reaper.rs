@@ -33,7 +33,7 @@ pub(crate) enum Errand {
     UndoAfter(Claim, Duration),
     /// Release the hold of a dropped guard.
     Release(Arc<Hold>),
-    /// Finish a release whose caller has gone.
+    /// Finish what a caller who has gone had begun.
     Finish(Boxed<()>),
 }
 

@@ -1,0 +1,195 @@
+//! The locks themselves: who holds, who waits, decided by the server's clock.
+
+use super::voids::Voids;
+use crate::{Claim, ClaimId, FencingToken, HolderInfo, LockName, Moment};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How long a waiter that is not heard of keeps its place.
+const WAITER_LEASE: Duration = Duration::from_secs(15);
+
+/// What an acquire came to at the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Granted(FencingToken),
+    Contended {
+        expires_in: Duration,
+        holder: Arc<str>,
+    },
+    /// The id was released, abandoned or has expired.
+    Dead,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    locks: BTreeMap<LockName, Entry>,
+    voids: Voids,
+    last_token: u64,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    held: Option<Held>,
+    queue: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+struct Held {
+    claim: Claim,
+    token: FencingToken,
+    since: Moment,
+    expires: Moment,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    claim: Claim,
+    heard: Moment,
+    wake: Arc<Notify>,
+}
+
+impl Table {
+    /// Grants the lock, or says who has it; with `wake`, waits in the queue.
+    pub(super) fn acquire(&mut self, claim: &Claim, wake: Option<&Arc<Notify>>, now: Moment) -> Answer {
+        self.settle(claim.name(), now);
+        if self.voids.contains(claim.id()) {
+            return Answer::Dead;
+        }
+        let entry = self.locks.entry(claim.name().clone()).or_default();
+        if let Some(held) = &mut entry.held {
+            if held.claim.id() == claim.id() {
+                held.expires = now.plus(claim.server_ttl());
+                return Answer::Granted(held.token);
+            }
+            if let Some(wake) = wake {
+                match entry.queue.iter_mut().find(|waiting| waiting.claim.id() == claim.id()) {
+                    Some(waiting) => waiting.heard = now,
+                    None => {
+                        let (claim, wake) = (claim.detached(), Arc::clone(wake));
+                        entry.queue.push_back(Waiting { claim, heard: now, wake });
+                    }
+                }
+            }
+            return Answer::Contended { expires_in: held.expires.since(now), holder: Arc::clone(held.claim.holder()) };
+        }
+        Answer::Granted(self.grant(&claim.detached(), now))
+    }
+
+    fn grant(&mut self, claim: &Claim, now: Moment) -> FencingToken {
+        self.last_token += 1;
+        let token = FencingToken::new(self.last_token);
+        let held = Held { claim: claim.clone(), token, since: now, expires: now.plus(claim.server_ttl()) };
+        self.locks.entry(claim.name().clone()).or_default().held = Some(held);
+        token
+    }
+
+    /// Frees what has expired, and hands what is free to the first in the queue.
+    fn settle(&mut self, name: &LockName, now: Moment) {
+        let Some(entry) = self.locks.get_mut(name) else { return };
+        if let Some(held) = &entry.held {
+            if held.expires > now {
+                return;
+            }
+            self.voids.bury(held.claim.id(), held.claim.server_ttl(), now);
+            entry.held = None;
+        }
+        while let Some(next) = entry.queue.pop_front() {
+            if now.since(next.heard) < WAITER_LEASE {
+                next.wake.notify_one();
+                self.grant(&next.claim, now);
+                return;
+            }
+        }
+        self.locks.remove(name);
+    }
+
+    pub(super) fn renew(&mut self, name: &LockName, id: ClaimId, ttl: Duration, now: Moment) -> bool {
+        self.settle(name, now);
+        match self.held_by(name, id) {
+            Some(held) => {
+                held.expires = now.plus(ttl);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Frees the lock if `claim` holds it; its id is dead in any case.
+    pub(super) fn release(&mut self, claim: &Claim, now: Moment) -> bool {
+        self.settle(claim.name(), now);
+        if claim.is_unanswered() {
+            self.voids.bury(claim.id(), claim.server_ttl(), now);
+        } else {
+            self.voids.retire(claim.id());
+        }
+        let held = self.held_by(claim.name(), claim.id()).is_some();
+        if held {
+            self.free(claim.name(), now);
+        }
+        held
+    }
+
+    /// Undoes all that the claim's id has left or may yet leave.
+    pub(super) fn abandon(&mut self, claim: &Claim, now: Moment) {
+        self.settle(claim.name(), now);
+        self.voids.bury(claim.id(), claim.server_ttl(), now);
+        if let Some(entry) = self.locks.get_mut(claim.name()) {
+            entry.queue.retain(|waiting| waiting.claim.id() != claim.id());
+        }
+        if self.held_by(claim.name(), claim.id()).is_some() {
+            self.free(claim.name(), now);
+        }
+    }
+
+    /// Ends the hold of `name` now; the next in the queue gets it. False if nobody held it.
+    pub(super) fn expire(&mut self, name: &LockName, now: Moment) -> bool {
+        self.settle(name, now);
+        let Some(held) = self.locks.get(name).and_then(|entry| entry.held.as_ref()) else { return false };
+        self.voids.bury(held.claim.id(), held.claim.server_ttl(), now);
+        self.free(name, now);
+        true
+    }
+
+    /// Gives the lock to `thief`, past everyone in the queue.
+    pub(super) fn steal(&mut self, thief: &Claim, now: Moment) -> FencingToken {
+        if let Some(held) = self.locks.get_mut(thief.name()).and_then(|entry| entry.held.take()) {
+            self.voids.bury(held.claim.id(), held.claim.server_ttl(), now);
+        }
+        self.grant(thief, now)
+    }
+
+    pub(super) fn inspect(&mut self, name: &LockName, now: Moment) -> Option<HolderInfo> {
+        self.settle(name, now);
+        self.locks.get(name)?.held.as_ref().map(|held| info(held, now))
+    }
+
+    pub(super) fn list(&mut self, prefix: &str, now: Moment) -> Vec<(LockName, HolderInfo)> {
+        let names: Vec<_> = self.locks.keys().filter(|name| name.as_str().starts_with(prefix)).cloned().collect();
+        names.into_iter().filter_map(|name| self.inspect(&name, now).map(|info| (name, info))).collect()
+    }
+
+    /// How many names have a holder or a waiter.
+    pub(super) fn len(&self) -> usize {
+        self.locks.len()
+    }
+
+    fn held_by(&mut self, name: &LockName, id: ClaimId) -> Option<&mut Held> {
+        self.locks.get_mut(name)?.held.as_mut().filter(|held| held.claim.id() == id)
+    }
+
+    fn free(&mut self, name: &LockName, now: Moment) {
+        if let Some(entry) = self.locks.get_mut(name) {
+            entry.held = None;
+        }
+        self.settle(name, now);
+    }
+}
+
+fn info(held: &Held, now: Moment) -> HolderInfo {
+    HolderInfo::new(Arc::clone(held.claim.holder()), held.token)
+        .with_note(held.claim.note().cloned())
+        .with_remaining(held.expires.since(now))
+        .with_held_for(now.since(held.since))
+}
