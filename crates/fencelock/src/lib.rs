@@ -1,1 +1,74 @@
-//! Distributed locks.
+#![cfg_attr(feature = "sqlite", doc = include_str!("../README.md"))]
+#![cfg_attr(
+    not(feature = "sqlite"),
+    doc = "Distributed locks with fencing tokens, built without an engine on a service."
+)]
+
+mod builder;
+mod engines;
+mod merge;
+mod registry;
+
+pub use builder::Builder;
+#[doc(inline)]
+pub use fencelock_core::*;
+/// The engine on SQL databases, with its own configuration and its gate.
+#[cfg(feature = "sqlite")]
+#[doc(inline)]
+pub use fencelock_sql as sql;
+pub use registry::{Connecting, Registry, Target};
+
+/// A client of the lock service at `url`.
+///
+/// # URLs
+/// | URL | engine | cargo feature |
+/// |---|---|---|
+/// | `memory:` | one in this process; each connect is a server of its own, so share the client and not the URL | always there |
+/// | `sqlite:PATH` | a SQLite file on this host | `sqlite`, the default |
+///
+/// Any of them may go on with `?` and parameters, joined by `&`. These are the
+/// same for all; others are the engine's own, and one that nobody knows is an error.
+///
+/// | parameter | value | see |
+/// |---|---|---|
+/// | `ttl` | `30s` | [`Builder::ttl`] |
+/// | `wait_at_most` | `5s` | [`Builder::wait_at_most`] |
+/// | `max_hold` | `10m` | [`Builder::max_hold`] |
+/// | `lock_delay` | `2s` | [`Builder::lock_delay`] |
+/// | `require` | `advisory`, `leased`, `fenced`, `replicated` | [`Builder::require`] |
+/// | `attest` | rule ids, comma separated | [`Builder::attest`] |
+/// | `holder` | who this program says it is | [`Builder::holder`] |
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
+/// let locks = fencelock::connect("memory:?ttl=10s&require=advisory").await?;
+/// let guard = locks.acquire("orders/1001").await?;
+/// assert!(locks.try_acquire("orders/1001").await?.is_none());
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// As for [`Builder::connect`].
+///
+/// # Cancel safety
+/// Dropping the future leaves nothing locked.
+pub async fn connect(url: impl AsRef<str>) -> Result<LockClient> {
+    builder(url).connect().await
+}
+
+/// Options for a client of the lock service at `url`, set in code.
+///
+/// What is set in code counts over the same thing in the URL. What is wrong
+/// with the URL is told by [`Builder::connect`].
+///
+/// ```
+/// use fencelock::{ErrorKind, Level};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let refused = fencelock::builder("memory:").require(Level::Fenced).connect().await;
+/// assert_eq!(refused.unwrap_err().kind(), ErrorKind::Refused);
+/// # }
+/// ```
+pub fn builder(url: impl AsRef<str>) -> Builder {
+    Builder::new(url.as_ref())
+}

@@ -1,0 +1,169 @@
+//! A client, set up in code.
+
+use crate::merge::{Common, Merged, merge};
+use crate::registry::{Registry, Target};
+use fencelock_core::{Capability, EngineUrl, Error, ErrorKind, Guarantees, Level, LockClient, Result, Settings, Wait};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// Sets up a [`LockClient`] for a URL.
+///
+/// Precedence, weakest first: the defaults of
+/// [`AcquireOptions`](crate::AcquireOptions), URL parameters, what is set here.
+/// Attestations of all of these count together. `Debug` shows no password.
+#[derive(Debug)]
+#[must_use = "connect it to get a client"]
+pub struct Builder {
+    url: Result<EngineUrl>,
+    settings: Settings,
+    common: Common,
+    registry: Registry,
+}
+
+impl Builder {
+    pub(crate) fn new(url: &str) -> Self {
+        let (settings, common) = (Settings::default(), Common::default());
+        Self { url: parse(url), settings, common, registry: Registry::builtin() }
+    }
+
+    /// Refuses to connect to a deployment that does not give `level`; no level unless set.
+    pub fn require(mut self, level: Level) -> Self {
+        self.common.require = Some(level);
+        self
+    }
+
+    /// Refuses to connect to an engine without `capability`; may be called for several.
+    pub fn require_capability(mut self, capability: Capability) -> Self {
+        self.common.capabilities.push(capability);
+        self
+    }
+
+    /// Says of the rule `id` that it holds in this deployment, where the engine
+    /// cannot see that by itself; may be called for several.
+    ///
+    /// The refusal of a level names the rules that can be attested.
+    /// [`LockClient::guarantees`] shows ever after that it was you who said so.
+    pub fn attest(mut self, id: impl Into<String>) -> Self {
+        self.common.attest.push(id.into());
+        self
+    }
+
+    /// Sets a setting by its name in the URL: one of the engine's own, or a common one.
+    pub fn set(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.set(key, value, "code");
+        self
+    }
+
+    /// Who this program says it is, for others to see; `host:process id` unless set.
+    pub fn holder(mut self, holder: impl Into<Arc<str>>) -> Self {
+        self.common.holder = Some(holder.into());
+        self
+    }
+
+    /// Time to live of a hold: 50 ms to 7 days, rounded up to milliseconds; 30 s unless set.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.common.ttl = Some(ttl);
+        self
+    }
+
+    /// How long an acquire waits for another holder; 30 s unless set, zero tries once.
+    pub fn wait_at_most(mut self, limit: Duration) -> Self {
+        self.common.wait = Some(Wait::AtMost(limit));
+        self
+    }
+
+    /// Waits for another holder without limit; see [`Wait::Forever`].
+    pub fn wait_forever(mut self) -> Self {
+        self.common.wait = Some(Wait::Forever);
+        self
+    }
+
+    /// The longest hold, after which the lock is lost however well it is renewed;
+    /// none unless set. Set one, so that a hung job cannot hold for ever.
+    pub fn max_hold(mut self, longest: Duration) -> Self {
+        self.common.max_hold = Some(longest);
+        self
+    }
+
+    /// Keeps a lock that was freed by failure from others for `delay` after the
+    /// holder's deadline, 7 days at most; none unless set.
+    pub fn lock_delay(mut self, delay: Duration) -> Self {
+        self.common.lock_delay = Some(delay);
+        self
+    }
+
+    /// How far the rates of this host's clock and the server's may differ, in
+    /// parts per million; 10,000 (1 %) unless set, 500,000 at most.
+    pub fn clock_drift(mut self, ppm: u32) -> Self {
+        self.common.clock_drift = Some(ppm);
+        self
+    }
+
+    /// The engines to choose from; [`Registry::builtin`] unless set.
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = registry;
+        self
+    }
+
+    /// Connects, probes the deployment, and refuses it if it does not give what was required.
+    ///
+    /// The client belongs to the tokio runtime that this is awaited on.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for what is wrong with the URL, its scheme, a setting or
+    /// an attestation; `Refused` if the deployment gives less than was required;
+    /// `Unavailable` or `Denied` if the service cannot be reached or does not let
+    /// us in; `Unavailable` outside a tokio runtime. None of them holds a password.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing locked.
+    pub async fn connect(self) -> Result<LockClient> {
+        self.connected().await.map_err(|e| e.with_operation("connect"))
+    }
+
+    async fn connected(self) -> Result<LockClient> {
+        if Handle::try_current().is_err() {
+            let message = "a client is made inside a tokio runtime, and there is none here";
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
+        let mut url = self.url?;
+        let Merged { common, defaults, engine } = merge([url.settings, self.settings], self.common)?;
+        url.settings = engine;
+        let engine = self.registry.connect(Target::new(url, common.attest.clone())).await?;
+        check(&engine.guarantees(), &common)?;
+        common.apply(LockClient::builder(engine).defaults(defaults)).build()
+    }
+}
+
+/// Refuses a deployment that gives less than was required, and attestations of what is no rule of it.
+fn check(guarantees: &Guarantees, common: &Common) -> Result<()> {
+    guarantees.clone().attest(&common.attest)?;
+    if let Some(level) = common.require {
+        guarantees.require(level)?;
+    }
+    match common.capabilities.iter().find(|capability| !guarantees.has(**capability)) {
+        None => Ok(()),
+        Some(missing) => {
+            let has: Vec<_> = guarantees.capabilities().map(|c| format!("`{c}`")).collect();
+            let has = if has.is_empty() { "none".to_owned() } else { has.join(", ") };
+            let message = format!("`{missing}` was required, and {} has {has}", guarantees.deployment());
+            Err(Error::new(ErrorKind::Refused, message).with_engine(guarantees.engine().to_owned()))
+        }
+    }
+}
+
+/// Takes the URL apart. A `/` or `?` in a password that is not percent-encoded
+/// ends the hosts early, and the start of the password is then taken for a port,
+/// which an error would show.
+fn parse(url: &str) -> Result<EngineUrl> {
+    EngineUrl::parse(url).map_err(|e| {
+        let Some((_, rest)) = url.split_once("//") else { return e };
+        let authority = rest.split(['/', '?']).next().unwrap_or(rest);
+        if authority.contains('@') || !rest.contains('@') {
+            return e;
+        }
+        let message = "the hosts of a lock URL end at the first `/` or `?`; in a user or password write `%2F` or `%3F`";
+        Error::new(ErrorKind::InvalidConfig, message)
+    })
+}

@@ -1,0 +1,59 @@
+//! The engines of this workspace: their schemes, the feature each needs, and how each is made.
+
+use crate::registry::{Connecting, Target};
+use fencelock_core::memory::MemoryLock;
+use fencelock_core::{DistributedLock, Error, ErrorKind, Result};
+use std::future::ready;
+use std::sync::Arc;
+
+type Connect = fn(Target) -> Connecting;
+
+/// One engine. Several schemes may lead to it; without its feature it is known but not there.
+struct Known {
+    schemes: &'static [&'static str],
+    feature: &'static str,
+    connect: Option<Connect>,
+}
+
+const KNOWN: [Known; 2] = [
+    Known { schemes: &["memory"], feature: "", connect: Some(|target| Box::pin(ready(memory(target)))) },
+    Known { schemes: &["sqlite"], feature: "sqlite", connect: SQLITE },
+];
+
+/// The schemes that lead somewhere, each with how.
+pub(crate) fn compiled_in() -> impl Iterator<Item = (&'static str, Connect)> {
+    KNOWN
+        .iter()
+        .filter_map(|known| Some((known, known.connect?)))
+        .flat_map(|(known, connect)| known.schemes.iter().map(move |scheme| (*scheme, connect)))
+}
+
+/// The schemes whose cargo feature is not enabled, each with that feature.
+pub(crate) fn left_out() -> impl Iterator<Item = (&'static str, &'static str)> {
+    KNOWN
+        .iter()
+        .filter(|known| known.connect.is_none())
+        .flat_map(|known| known.schemes.iter().map(|scheme| (*scheme, known.feature)))
+}
+
+fn memory(target: Target) -> Result<Arc<dyn DistributedLock>> {
+    let url = target.url;
+    if !url.path.is_empty() || !url.hosts.is_empty() || url.user.is_some() || url.password.is_some() {
+        let message = "`memory:` stands alone: each connect is a server of its own, which has no name to share";
+        return Err(Error::new(ErrorKind::InvalidConfig, message));
+    }
+    url.settings.finish()?;
+    Ok(Arc::new(MemoryLock::new()))
+}
+
+#[cfg(feature = "sqlite")]
+const SQLITE: Option<Connect> = Some(|target| Box::pin(sqlite(target)));
+#[cfg(not(feature = "sqlite"))]
+const SQLITE: Option<Connect> = None;
+
+#[cfg(feature = "sqlite")]
+async fn sqlite(target: Target) -> Result<Arc<dyn DistributedLock>> {
+    use fencelock_sql::{SqlLock, SqliteConfig};
+    let config = SqliteConfig::from_url(&target.url)?.with_attested(target.attest);
+    Ok(Arc::new(SqlLock::sqlite(config).await?))
+}

@@ -1,0 +1,91 @@
+//! What a scheme leads to, and what is said when it leads nowhere.
+#![allow(clippy::expect_used)] // in helpers, which clippy does not take for tests
+
+use fencelock::{Error, ErrorKind, Registry};
+
+async fn refused(url: &str) -> Error {
+    fencelock::connect(url).await.expect_err(url)
+}
+
+#[tokio::test]
+async fn every_scheme_that_is_compiled_in_connects() {
+    let dir = tempfile::tempdir().unwrap();
+    for scheme in Registry::builtin().schemes() {
+        let url = match scheme {
+            "memory" => "memory:".to_owned(),
+            "sqlite" => format!("sqlite:{}", dir.path().join("locks.db").display()),
+            other => panic!("no server is known for `{other}:`"),
+        };
+        let locks = fencelock::connect(&url).await.unwrap();
+        let guard = locks.acquire("a").await.unwrap();
+        assert!(locks.try_acquire("a").await.unwrap().is_none(), "{url}");
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn case_does_not_matter() {
+    assert!(fencelock::connect("MEMORY:").await.is_ok());
+    let registry = Registry::empty().with("Mine+TLS", |_| async {
+        Err::<std::sync::Arc<dyn fencelock::DistributedLock>, _>(Error::new(ErrorKind::Denied, "it was asked"))
+    });
+    assert_eq!(registry.schemes().collect::<Vec<_>>(), ["mine+tls"]);
+    let e = fencelock::builder("MINE+tls://h").registry(registry).connect().await.unwrap_err();
+    assert_eq!((e.kind(), e.operation()), (ErrorKind::Denied, Some("connect")));
+}
+
+#[tokio::test]
+async fn an_unknown_scheme_names_the_nearest() {
+    for (url, hint) in [
+        ("memry:", "did you mean `memory`?"),
+        ("sqllite:locks.db", "did you mean `sqlite`?"),
+        ("carrierpigeon://h", "there are: memory, sqlite"),
+    ] {
+        let e = refused(url).await;
+        assert_eq!(e.kind(), ErrorKind::InvalidConfig);
+        assert!(e.message().contains(hint), "{e}");
+    }
+}
+
+#[cfg(not(feature = "sqlite"))]
+#[tokio::test]
+async fn an_engine_that_was_left_out_names_its_feature() {
+    let e = refused("sqlite:locks.db").await;
+    assert_eq!(e.kind(), ErrorKind::InvalidConfig);
+    assert!(e.message().contains("cargo feature `sqlite`"), "{e}");
+}
+
+#[tokio::test]
+async fn an_empty_registry_has_no_engine() {
+    let e = fencelock::builder("memory:").registry(Registry::empty()).connect().await.unwrap_err();
+    assert!(e.message().starts_with("`memory:` leads to no engine"), "{e}");
+}
+
+#[tokio::test]
+async fn each_memory_connect_is_a_server_of_its_own() {
+    let (one, two) = (fencelock::connect("memory:").await.unwrap(), fencelock::connect("memory:").await.unwrap());
+    let _held = one.acquire("a").await.unwrap();
+    assert!(two.try_acquire("a").await.unwrap().is_some());
+    for shared in ["memory:shared", "memory://host", "memory://user@", "memory:/"] {
+        assert_eq!(refused(shared).await.kind(), ErrorKind::InvalidConfig, "{shared}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_url_is_refused_at_connect() {
+    for url in ["", "locks.db", ":", "memory:?ttl=%"] {
+        assert_eq!(refused(url).await.kind(), ErrorKind::InvalidConfig, "{url}");
+    }
+}
+
+#[test]
+fn outside_a_runtime_connect_says_so() {
+    use std::future::Future;
+    use std::task::{Context, Poll, Waker};
+    for url in ["memory:", "sqlite:locks.db"] {
+        let connecting = fencelock::connect(url);
+        let answer = std::pin::pin!(connecting).poll(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(Err(e)) = answer else { panic!("{url}: {answer:?}") };
+        assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    }
+}
