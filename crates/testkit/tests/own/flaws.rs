@@ -1,0 +1,118 @@
+//! Ways to be wrong. Each is a mistake that a lock library has made.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    None,
+    /// Release deletes by name, whoever holds it.
+    ReleasesAnybodys,
+    /// Abandon deletes by name, whoever holds it.
+    AbandonsAnybodys,
+    /// Renewal creates the row again when it is gone.
+    RenewalRevives,
+    /// Renewal extends whoever holds the name.
+    RenewsAnybodys,
+    /// `sent_at` is read when the answer has come.
+    CountsFromReceipt,
+    AbandonDoesNothing,
+    /// Abandon frees but lets a late request take the lock again.
+    AbandonDoesNotVoid,
+    ReleaseDoesNotVoid,
+    TokenStandsStill,
+    TokenFallsBack,
+    SameIdNewToken,
+    SameIdNotRearmed,
+    /// A contended try is entered as next in line, and takes the lock when it is freed.
+    TryLeavesAPlace,
+    FoldsCase,
+    CutsNamesAtSlash,
+    CutsLongNames,
+    TrimsNames,
+    RenewsAfterRelease,
+    NeverRenews,
+    /// A lost hold is told as expired only, never as revoked.
+    HidesRevocation,
+    /// Says that nobody is in the way.
+    GrantsAlways,
+    GrantsTheFirstTwo,
+    IgnoresLockDelay,
+    /// Frees a lock after twice its time only.
+    ExpiresLate,
+    /// Frees a lock after half its time.
+    ExpiresEarly,
+    ReleaseDoesNothing,
+    /// Release of what was lost looks like success.
+    ReleaseSaysYes,
+    /// Release says lost when no answer came.
+    ReleaseUnknownIsLost,
+    ClaimsFifo,
+    ClaimsPushLoss,
+    HidesTheHolder,
+    ShowsTheDead,
+    /// A renewal without an answer counts as done.
+    UnknownIsRenewed,
+    /// One renewal without an answer is a loss.
+    UnknownIsLost,
+    BlocksItsThread,
+    ExtendDoesNothing,
+    /// A waiter is served by whoever comes last.
+    LocalOrderReversed,
+    /// No claim reports what stands in its way.
+    WaitsInSilence,
+    /// Says that it reaches other processes, and keeps its table to itself.
+    KeepsToItself,
+    /// Once the service was away, the connection stays broken.
+    NeverReconnects,
+}
+
+impl Flaw {
+    pub(crate) const ALL: [Self; 41] = [
+        Self::None,
+        Self::ReleasesAnybodys,
+        Self::AbandonsAnybodys,
+        Self::RenewalRevives,
+        Self::RenewsAnybodys,
+        Self::CountsFromReceipt,
+        Self::AbandonDoesNothing,
+        Self::AbandonDoesNotVoid,
+        Self::ReleaseDoesNotVoid,
+        Self::TokenStandsStill,
+        Self::TokenFallsBack,
+        Self::SameIdNewToken,
+        Self::SameIdNotRearmed,
+        Self::TryLeavesAPlace,
+        Self::FoldsCase,
+        Self::CutsNamesAtSlash,
+        Self::CutsLongNames,
+        Self::TrimsNames,
+        Self::RenewsAfterRelease,
+        Self::NeverRenews,
+        Self::HidesRevocation,
+        Self::GrantsAlways,
+        Self::GrantsTheFirstTwo,
+        Self::IgnoresLockDelay,
+        Self::ExpiresLate,
+        Self::ExpiresEarly,
+        Self::ReleaseDoesNothing,
+        Self::ReleaseSaysYes,
+        Self::ReleaseUnknownIsLost,
+        Self::ClaimsFifo,
+        Self::ClaimsPushLoss,
+        Self::HidesTheHolder,
+        Self::ShowsTheDead,
+        Self::UnknownIsRenewed,
+        Self::UnknownIsLost,
+        Self::BlocksItsThread,
+        Self::ExtendDoesNothing,
+        Self::LocalOrderReversed,
+        Self::WaitsInSilence,
+        Self::KeepsToItself,
+        Self::NeverReconnects,
+    ];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::None => "own",
+            _ => "flawed",
+        }
+    }
+}
