@@ -257,7 +257,14 @@ impl Claim {
 
     /// Notes what stood in the way, so that giving up can say so.
     pub fn met(&self, obstacle: Obstacle) {
-        *lock(&self.0.family.obstacle) = obstacle;
+        let mut last = lock(&self.0.family.obstacle);
+        if *last != obstacle {
+            if let Obstacle::Held(holder) = &obstacle {
+                tracing::debug!(target: "fencelock", event = "contended", name = %self.name(), claim = %self.id(),
+                    held_by = holder.as_deref().unwrap_or("unknown"), "contended");
+            }
+            *last = obstacle;
+        }
     }
 
     /// The last obstacle met by any attempt of this acquisition.

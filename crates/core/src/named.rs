@@ -7,6 +7,7 @@ use crate::{AcquireOptions, LockGuard, LockName, Result, Wait};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::Instrument;
 
 /// One lock of a client, with its options: owned, reusable and cheap to clone.
 ///
@@ -119,7 +120,9 @@ impl NamedLock {
         let told = |e: crate::Error| e.with_engine(shared.engine_name()).with_operation(operation).with_name(&name);
         shared.check_open().map_err(told)?;
         let options = self.options.checked().map_err(told)?;
-        let work = pursuit::acquire(Arc::clone(shared), name.clone(), options, verb);
+        let span = tracing::debug_span!(target: "fencelock", "acquire", engine = shared.engine_name(), name = %name,
+            holder = %shared.holder);
+        let work = pursuit::acquire(Arc::clone(shared), name.clone(), options, verb).instrument(span);
         Driven::new(&shared.home, &shared.context.ledger, OnDrop::Stop, work).await.map_err(told)
     }
 }

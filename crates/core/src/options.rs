@@ -54,6 +54,41 @@ impl Default for AcquireOptions {
 }
 
 impl AcquireOptions {
+    /// Time to live, 50 ms to 7 days.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long to wait for another holder.
+    #[must_use]
+    pub fn with_wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// How long after the holder's deadline a lock freed by failure stays closed.
+    #[must_use]
+    pub fn with_lock_delay(mut self, delay: Duration) -> Self {
+        self.lock_delay = delay;
+        self
+    }
+
+    /// The longest hold.
+    #[must_use]
+    pub fn with_max_hold(mut self, longest: Duration) -> Self {
+        self.max_hold = Some(longest);
+        self
+    }
+
+    /// Whether the hold is renewed until it is released.
+    #[must_use]
+    pub fn with_auto_renew(mut self, renew: bool) -> Self {
+        self.auto_renew = renew;
+        self
+    }
+
     /// The same options with times rounded up to whole milliseconds.
     ///
     /// # Errors

@@ -168,10 +168,11 @@ async fn give_up(shared: &Shared, claim: &Claim, wait: Wait, started: Moment, on
 fn gave_up(claim: &Claim, waited: Duration) -> Error {
     let waited = Duration::from_millis(millis(waited));
     match claim.obstacle() {
-        Obstacle::Held(Some(holder)) => {
-            Error::new(ErrorKind::Timeout, format!("still held by {holder} after {waited:?}"))
+        Obstacle::Held(holder) => {
+            let by = holder.map(|holder| format!(" by {holder}")).unwrap_or_default();
+            let after = if waited.is_zero() { String::new() } else { format!(" after {waited:?}") };
+            Error::new(ErrorKind::Timeout, format!("still held{by}{after}"))
         }
-        Obstacle::Held(None) => Error::new(ErrorKind::Timeout, format!("still held after {waited:?}")),
         Obstacle::Unreachable(why) => Error::new(ErrorKind::Unavailable, format!("not reached in {waited:?}: {why}")),
         Obstacle::Silence => Error::new(ErrorKind::Unavailable, format!("no answer in {waited:?}")),
     }

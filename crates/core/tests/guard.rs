@@ -39,6 +39,20 @@ async fn drop_releases_in_the_background() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_goes_takes_its_tasks_along() {
+    let engine = Arc::new(MemoryLock::new());
+    let weak = Arc::downgrade(&engine);
+    let client = LockClient::new(engine).unwrap();
+    let guard = client.acquire("x").await.unwrap();
+    drop(client);
+    tokio::time::sleep(ms(60_000)).await;
+    assert!(guard.is_held(), "a guard needs no client");
+    drop(guard);
+    tokio::time::sleep(ms(1_000)).await;
+    assert!(weak.upgrade().is_none(), "nothing keeps the engine");
+}
+
+#[tokio::test(start_paused = true)]
 async fn our_own_release_is_no_loss() {
     let w = World::new();
     let guard = w.client("a").acquire("x").await.unwrap();
