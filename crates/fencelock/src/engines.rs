@@ -53,7 +53,7 @@ const SQLITE: Option<Connect> = None;
 
 #[cfg(feature = "sqlite")]
 async fn sqlite(target: Target) -> Result<Arc<dyn DistributedLock>> {
-    use fencelock_sql::{SqlLock, SqliteConfig};
+    use fencelock_sql::{SqlLock, sqlite::SqliteConfig};
     let config = SqliteConfig::from_url(&target.url)?.with_attested(target.attest);
-    Ok(Arc::new(SqlLock::sqlite(config).await?))
+    Ok(SqlLock::sqlite(config).await?)
 }
