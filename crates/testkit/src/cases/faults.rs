@@ -79,3 +79,77 @@ async fn usable_again(stage: &Stage, old: LockGuard, name: &str) -> Outcome {
     next.release().await?;
     is_free(&other, name).await
 }
+
+pub(crate) async fn short_interruption_is_jeopardy_and_no_loss(stage: Stage) -> Outcome {
+    let client = stage.client().await?;
+    // Renewal is overdue 0.43 ttl after the acquire, the deadline comes at 0.98. A slow machine may miss what is between.
+    for round in 1..=5 {
+        let name = stage.name(&format!("lock {round}"));
+        let asked = Instant::now();
+        let guard = take(&client, &name).await?;
+        stage.interrupt().await?;
+        let mut seen = false;
+        while asked.elapsed() < stage.ttl() * 3 / 5 && !seen {
+            seen = guard.in_jeopardy();
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        stage.heal().await?;
+        if asked.elapsed() > stage.ttl() * 7 / 10 {
+            continue;
+        }
+        ensure!(seen, "no renewal was answered for {:?}, and the hold was not in jeopardy", asked.elapsed());
+        until("the hold is out of jeopardy", stage.ttl() + SLACK, || !guard.in_jeopardy()).await?;
+        ensure!(guard.is_held(), "lost by an interruption of {:?}, shorter than the ttl", stage.ttl() * 3 / 5);
+        tokio::time::sleep(stage.ttl() * 3 / 2).await;
+        ensure!(guard.is_held(), "not renewed any more after an interruption");
+        return Ok(guard.release().await?);
+    }
+    Err(Failure::new("this machine is too slow for the ttl of the harness: five interruptions took too long"))
+}
+
+pub(crate) async fn release_while_unreachable_is_made_good(stage: Stage) -> Outcome {
+    let (released, dropped) = (stage.name("released"), stage.name("dropped"));
+    let (client, other) = (stage.client().await?, stage.client().await?);
+    let (guard, second) = (take(&client, &released).await?, take(&client, &dropped).await?);
+    let monitor = guard.monitor();
+    stage.interrupt().await?;
+    drop(second);
+    let kind = within("a release ends", SLACK * 3, guard.release()).await?.err().map(|e| e.kind());
+    ensure!(kind == Some(ErrorKind::Unavailable), "a release without an answer should be Unavailable, and is {kind:?}");
+    ensure!(!monitor.is_held(), "given up, and held");
+    let ended = within("the end is told", SLACK, monitor.ended()).await?;
+    ensure!(ended == Ended::Released, "given up by its holder, and told {ended:?}");
+    stage.heal().await?;
+    for name in [released, dropped] {
+        let next = within("free within the ttl", stage.ttl() + SLACK * 2, other.acquire(&name)).await??;
+        next.release().await?;
+    }
+    drained(&client).await
+}
+
+pub(crate) async fn acquire_while_unreachable_is_unavailable(stage: Stage) -> Outcome {
+    let (tried, waited) = (stage.name("tried"), stage.name("waited"));
+    let (client, other) = (stage.client().await?, stage.client().await?);
+    stage.interrupt().await?;
+    let limit = Duration::from_millis(500);
+    let started = Instant::now();
+    let kind = client.named(&waited).wait_at_most(limit).acquire().await.err().map(|e| e.kind());
+    ensure!(kind == Some(ErrorKind::Unavailable), "waiting for a service that is away is {kind:?}");
+    let took = started.elapsed();
+    ensure!(took < limit + SLACK, "a wait of at most {limit:?} took {took:?}");
+    let answer = within("a try ends", SLACK * 3, client.try_acquire(&tried)).await?;
+    let kind = answer.err().map(|e| e.kind());
+    ensure!(kind == Some(ErrorKind::Unavailable), "trying a service that is away is {kind:?}");
+    stage.heal().await?;
+    // What was sent meanwhile may arrive only now, and must leave nothing.
+    drained(&client).await.expect_that("after the service healed")?;
+    for name in [&waited, &tried] {
+        is_free(&other, name).await?;
+    }
+    tokio::time::sleep(stage.ttl() / 2).await;
+    for name in [&waited, &tried] {
+        is_free(&other, name).await?;
+        is_free(&client, name).await?;
+    }
+    Ok(())
+}

@@ -1,8 +1,15 @@
 //! The cases, in rooms by what they are about.
 
+mod cancel;
+mod claims;
+mod drops;
 mod exclusion;
 mod faults;
+mod lease;
+mod loss;
 mod names;
+mod observe;
+mod processes;
 
 use crate::failure::Outcome;
 use crate::stage::Stage;
@@ -64,9 +71,38 @@ cases! {
             every_waiter_is_served_in_order_where_promised, waiters_of_one_client_are_served_in_order,
         }
         names { names_are_isolated, invalid_names_are_refused }
+        lease {
+            outlives_its_ttl, stays_free_after_release, waiter_outwaits_renewals, fixed_lease_ends,
+            fixed_lease_can_be_extended, renewing_hold_refuses_extension, shortened_lease_is_told_before_it_is_freed,
+            longest_hold_is_lost_and_passed_on, lock_delay_counts_after_failure_only, ttl_at_and_beyond_its_bounds,
+        }
+        loss {
+            seized_is_told_and_stays_lost, old_holder_leaves_the_thief_alone,
+            release_of_a_stolen_lease_never_frees_the_thiefs, loss_is_told_at_once_where_promised,
+            work_is_cut_at_loss, monitors_agree_with_the_guard, stale_writer_is_refused,
+        }
+        drops { drop_frees, drop_off_the_runtime_frees, guard_outlives_its_runtime, close_drains }
+        cancel {
+            cancelled_at_every_await_point, waiter_cancelled_at_every_await_point, cancelled_at_random_instants,
+            waiters_that_give_up_leave_nothing, contended_try_leaves_no_trace,
+        }
+        claims {
+            same_claim_twice_is_one_hold, late_acquire_after_abandon_leaves_no_lock,
+            late_acquire_after_release_leaves_no_lock, abandoning_nothing_is_fine, abandon_never_frees_anothers_hold,
+            time_counts_from_before_the_request,
+        }
+        observe { inspect_shows_the_holder, wait_limit_is_one_deadline, guards_travel, guarantees_hold_together }
+        processes {
+            excludes_across_processes, counter_across_processes, killed_holder_frees_within_its_ttl,
+            killed_holder_frees_after_its_lock_delay, stopped_holder_finds_it_lost,
+        }
     }
     alone {
-        faults { unreachable_is_lost_by_the_deadline, hung_renewal_is_lost_by_the_deadline }
+        faults {
+            unreachable_is_lost_by_the_deadline, hung_renewal_is_lost_by_the_deadline,
+            short_interruption_is_jeopardy_and_no_loss, release_while_unreachable_is_made_good,
+            acquire_while_unreachable_is_unavailable,
+        }
     }
 }
 

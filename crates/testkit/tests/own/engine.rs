@@ -194,7 +194,7 @@ fn acquire(
             }
             return Ok(row.token);
         }
-        Some(row) if flaw == Flaw::GrantsTheFirstTwo && !row.second && now % 4 == 0 => row.second = true,
+        Some(row) if flaw == Flaw::GrantsTheFirstTwo && !row.second && now.is_multiple_of(4) => row.second = true,
         Some(row) if flaw == Flaw::TryLeavesAPlace => {
             let waiting = format!("{key}\u{1}next");
             let (left, holder) = (row.expires - now, row.holder.clone());

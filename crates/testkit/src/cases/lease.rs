@@ -1,0 +1,205 @@
+//! How long a hold lasts.
+
+use super::exclusion::Waiting;
+use crate::failure::{Expect, Outcome, ensure};
+use crate::stage::{SLACK, Stage, is_free, is_taken, take, until, within};
+use fencelock_core::{ErrorKind, LockClient, LockGuard, LossReason, MAX_TTL, MIN_TTL};
+use std::time::{Duration, Instant};
+
+pub(crate) async fn outlives_its_ttl(stage: Stage) -> Outcome {
+    let name = stage.name("lock");
+    let (a, b) = (stage.client().await?, stage.client().await?);
+    let guard = take(&a, &name).await?;
+    let started = Instant::now();
+    while started.elapsed() < stage.ttl() * 3 {
+        ensure!(guard.is_held(), "not renewed: lost after {:?} of {:?}", started.elapsed(), stage.ttl());
+        is_taken(&b, &name).await?;
+        tokio::time::sleep(stage.ttl() / 5).await;
+    }
+    guard.release().await?;
+    is_free(&b, &name).await
+}
+
+pub(crate) async fn stays_free_after_release(stage: Stage) -> Outcome {
+    let name = stage.name("lock");
+    let (a, b) = (stage.client().await?, stage.client().await?);
+    let guard = take(&a, &name).await?;
+    // Long enough for renewal to be under way.
+    tokio::time::sleep(stage.ttl() / 2).await;
+    guard.release().await?;
+    let started = Instant::now();
+    while started.elapsed() < stage.ttl() {
+        let holder = b.inspect(&name).await?;
+        ensure!(holder.is_none(), "released, and held again after {:?}: {holder:?}", started.elapsed());
+        tokio::time::sleep(stage.ttl() / 20).await;
+    }
+    is_free(&b, &name).await
+}
+
+async fn fixed(stage: &Stage, client: &LockClient, name: &str) -> Outcome<LockGuard> {
+    let lock = client.named(name).ttl(stage.ttl()).auto_renew(false);
+    lock.try_acquire().await?.expect_that("a new name should be free")
+}
+
+/// Asks for the lock until it is granted, which must not be while the old holder believes.
+pub(crate) async fn passes_on(old: &LockGuard, to: &LockClient, limit: Duration) -> Outcome<LockGuard> {
+    let started = Instant::now();
+    loop {
+        if let Some(next) = to.try_acquire(old.name().as_str()).await? {
+            ensure!(!old.is_held(), "granted to another while the holder may still believe for {:?}", old.remaining());
+            ensure!(next.token() > old.token(), "token {} came after {}", next.token(), old.token());
+            return Ok(next);
+        }
+        ensure!(started.elapsed() < limit, "not free after {limit:?}");
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+}
+
+pub(crate) async fn fixed_lease_ends(stage: Stage) -> Outcome {
+    let name = stage.name("lock");
+    let (a, b) = (stage.client().await?, stage.client().await?);
+    let guard = fixed(&stage, &a, &name).await?;
+    let granted = stage.ttl().max(guard.remaining());
+    let next = passes_on(&guard, &b, granted + SLACK).await?;
+    let reason = within("a past loss is told", SLACK, guard.lost()).await?;
+    ensure!(reason == LossReason::Expired, "a fixed lease ended with {reason:?}");
+    let kind = guard.release().await.err().map(|e| e.kind());
+    ensure!(kind == Some(ErrorKind::Lost), "releasing an expired lease should be Lost, and is {kind:?}");
+    is_taken(&a, &name).await?;
+    Ok(next.release().await?)
+}
+
+/// Extends; false where the engine may say, and says, that it cannot.
+async fn extend(stage: &Stage, guard: &LockGuard, ttl: Duration) -> Outcome<bool> {
+    match guard.extend(ttl).await {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::Unsupported && stage.is_session() => {
+            stage.chose("holds live in a session", "extending one may be unsupported, and is");
+            Ok(false)
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+pub(crate) async fn fixed_lease_can_be_extended(stage: Stage) -> Outcome {
+    let name = stage.name("lock");
+    let (a, b) = (stage.client().await?, stage.client().await?);
+    let guard = fixed(&stage, &a, &name).await?;
+    for round in 1..=4 {
+        tokio::time::sleep(stage.ttl() / 2).await;
+        if !extend(&stage, &guard, stage.ttl()).await.expect_that(format_args!("extension {round}"))? {
+            return Ok(());
+        }
+        ensure!(guard.is_held(), "extended, and not held");
+        is_taken(&b, &name).await?;
+    }
+    passes_on(&guard, &b, stage.ttl() + SLACK).await?.release().await?;
+    let kind = guard.extend(stage.ttl()).await.err().map(|e| e.kind());
+    ensure!(kind == Some(ErrorKind::Lost), "extending what is lost should be Lost, and is {kind:?}");
+    Ok(())
+}
+
+pub(crate) async fn renewing_hold_refuses_extension(stage: Stage) -> Outcome {
+    let name = stage.name("lock");
+    let client = stage.client().await?;
+    let guard = take(&client, &name).await?;
+    let kind = guard.extend(stage.ttl()).await.err().map(|e| e.kind());
+    ensure!(kind == Some(ErrorKind::Unsupported), "extending a renewing hold is {kind:?}");
+    Ok(guard.release().await?)
+}
+
+pub(crate) async fn shortened_lease_is_told_before_it_is_freed(stage: Stage) -> Outcome {
+    let name = stage.name("lock");
+    let (a, b) = (stage.client().await?, stage.client().await?);
+    let guard = fixed(&stage, &a, &name).await?;
+    let shorter = (stage.ttl() / 3).max(MIN_TTL);
+    if extend(&stage, &guard, shorter).await? {
+        ensure!(guard.remaining() <= shorter, "shortened to {shorter:?}, and believed for {:?}", guard.remaining());
+    }
+    passes_on(&guard, &b, stage.ttl() + SLACK).await?.release().await?;
+    Ok(())
+}
+
+pub(crate) async fn longest_hold_is_lost_and_passed_on(stage: Stage) -> Outcome {
+    let name = stage.name("lock");
+    let (a, b) = (stage.client().await?, stage.client().await?);
+    let most = stage.ttl() * 3 / 2;
+    let asked = Instant::now();
+    let guard = a.named(&name).max_hold(most).try_acquire().await?.expect_that("a new name should be free")?;
+    let reason = within("the longest hold is told", most + SLACK, guard.lost()).await?;
+    ensure!(reason == LossReason::MaxHold, "the longest hold ended with {reason:?}");
+    ensure!(asked.elapsed() >= most, "the longest hold of {most:?} ended after {:?}", asked.elapsed());
+    passes_on(&guard, &b, stage.ttl() * 2 + SLACK).await?.release().await?;
+    let kind = guard.release().await.err().map(|e| e.kind());
+    ensure!(kind == Some(ErrorKind::Lost), "releasing after the longest hold is {kind:?}");
+    Ok(())
+}
+
+pub(crate) async fn lock_delay_counts_after_failure_only(stage: Stage) -> Outcome {
+    let name = stage.name("lock");
+    let (a, b) = (stage.client().await?, stage.client().await?);
+    let delay = stage.ttl();
+    let delayed = a.named(&name).lock_delay(delay).auto_renew(false);
+    let guard = match delayed.try_acquire().await {
+        Err(e) if e.kind() == ErrorKind::InvalidConfig && stage.is_session() => {
+            stage.chose("holds live in a session", "a lock delay that it cannot hold may be refused, and is");
+            return is_free(&b, &name).await;
+        }
+        tried => tried?.expect_that("a new name should be free")?,
+    };
+    guard.release().await?;
+    is_free(&b, &name).await.expect_that("after a release there is no delay")?;
+
+    let guard = delayed.try_acquire().await?.expect_that("released, so free")?;
+    // Read before `remaining`, so that the sum is not after the deadline.
+    let read = Instant::now();
+    let deadline = read + guard.remaining();
+    let next = passes_on(&guard, &b, stage.ttl() + delay + SLACK).await?;
+    let early = (deadline + delay).saturating_duration_since(Instant::now());
+    ensure!(early.is_zero(), "granted {early:?} before the lock delay of {delay:?} was over");
+    Ok(next.release().await?)
+}
+
+pub(crate) async fn ttl_at_and_beyond_its_bounds(stage: Stage) -> Outcome {
+    let name = stage.name("lock");
+    let (a, b) = (stage.client().await?, stage.client().await?);
+    let day = Duration::from_secs(86_400);
+    let almost = MIN_TTL.checked_sub(Duration::from_millis(1)).unwrap_or_default();
+    for bad in [Duration::ZERO, Duration::from_nanos(1), almost, day * 8, day * 3_650, Duration::MAX] {
+        let kind = a.named(&name).ttl(bad).try_acquire().await.err().map(|e| e.kind());
+        ensure!(kind == Some(ErrorKind::InvalidConfig), "a ttl of {bad:?} should be InvalidConfig, and is {kind:?}");
+    }
+    for short in [MIN_TTL, MIN_TTL + Duration::from_nanos(100)] {
+        let lock = a.named(&name).ttl(short).auto_renew(false);
+        let whole = lock.options().clone().checked()?.ttl;
+        ensure!(whole >= short && whole.subsec_nanos() % 1_000_000 == 0, "{short:?} does not round up to {whole:?}");
+        let guard = within("the shortest ttl is granted", SLACK * 2, lock.acquire()).await??;
+        let granted = whole.max(stage.ttl());
+        ensure!(guard.remaining() <= granted, "a ttl of {short:?} is believed for {:?}", guard.remaining());
+        passes_on(&guard, &b, granted + SLACK).await?.release().await?;
+    }
+    match a.named(&name).ttl(MAX_TTL).try_acquire().await {
+        Err(e) if e.kind() == ErrorKind::InvalidConfig && stage.is_session() => {
+            stage.chose("holds live in a session", "a ttl longer than the session may be refused, and is");
+        }
+        longest => longest?.expect_that("the longest ttl")?.release().await?,
+    }
+    is_free(&b, &name).await
+}
+
+/// Others wait while the lock is renewed, and are served when it is dropped.
+pub(crate) async fn waiter_outwaits_renewals(stage: Stage) -> Outcome {
+    let name = stage.name("lock");
+    let (a, b) = (stage.client().await?, stage.client().await?);
+    let guard = take(&a, &name).await?;
+    let lock = b.named(&name);
+    let mut waiting = Waiting::new(async move { lock.acquire().await });
+    ensure!(!waiting.begin().await?, "granted while another holds");
+    let waiting = tokio::spawn(waiting);
+    tokio::time::sleep(stage.ttl() * 2).await;
+    ensure!(guard.is_held() && !waiting.is_finished(), "the wait ended while another held");
+    drop(guard);
+    let next = within("the waiter is served", SLACK * 2, waiting).await???;
+    next.release().await?;
+    until("the dropped guard is cleared up", SLACK, || a.held() == 0).await
+}
