@@ -1,0 +1,1 @@
+//! The examples stand beside this folder, one file each.
