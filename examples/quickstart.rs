@@ -133,7 +133,9 @@ async fn story() -> Outcome {
     check(pairs == 5, "five sold of ten")?;
     alice.end().await?;
     bob.end().await?;
-    println!("\nFive of ten pairs sold, {pairs} left: the paused holder was told, its stale write refused, nothing was lost.");
+    println!(
+        "\nFive of ten pairs sold, {pairs} left: the paused holder was told, its stale write refused, nothing was lost."
+    );
     Ok(())
 }
 

@@ -126,8 +126,10 @@ fn killed_and_stopped_holders_lose_no_acknowledged_increment() {
         }
     }
     let count = runtime.block_on(read_counter(&database));
-    println!("{count} counted, {acks} acknowledged, {kills} killed, {stops} stopped, {stale} stale writes refused; \
-              the next holder was in after {longest:?} at most, ttl {TTL:?}");
+    println!(
+        "{count} counted, {acks} acknowledged, {kills} killed, {stops} stopped, {stale} stale writes refused; \
+              the next holder was in after {longest:?} at most, ttl {TTL:?}"
+    );
     assert!(kills > 0 && stops > 0);
     // A killed holder may have committed and not have said so.
     assert!(count >= acks && count <= acks + kills, "{acks} acknowledged, {count} counted");

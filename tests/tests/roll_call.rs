@@ -68,12 +68,14 @@ fn every_engine_runs_the_whole_suite() {
         assert_eq!(suites.len(), 1, "`{engine}`: one test runs the contract suite, found {}", suites.len());
         let (package, (test, _)) = suites[0];
         let manifest = std::fs::read_to_string(package.directory.join("Cargo.toml")).unwrap();
-        let section = manifest.split("[[").find(|section| {
-            section.starts_with("test]]") && section.contains(&format!("name = \"{test}\""))
-        });
+        let section = manifest
+            .split("[[")
+            .find(|section| section.starts_with("test]]") && section.contains(&format!("name = \"{test}\"")));
         let section = section.unwrap_or_else(|| panic!("{}: no [[test]] named {test}", package.name));
         assert!(section.contains("harness = false"), "{}: without its own main the suite runs nothing", package.name);
-        let run = std::fs::read_to_string(package.directory.ancestors().find(|d| d.join(".ci").exists()).unwrap().join("tests/run"));
+        let run = std::fs::read_to_string(
+            package.directory.ancestors().find(|d| d.join(".ci").exists()).unwrap().join("tests/run"),
+        );
         assert!(run.unwrap().contains(&format!("\"{engine} ")), "tests/run knows no engine `{engine}`");
     }
 }
@@ -83,9 +85,10 @@ fn every_implementation_of_the_trait_is_in_a_crate_with_a_suite() {
     for package in workspace() {
         let sources = sources(&package.directory.join("src"));
         let implements = sources.iter().any(|file| {
-            std::fs::read_to_string(file).unwrap().lines().any(|line| {
-                line.starts_with("impl") && line.contains("DistributedLock for")
-            })
+            std::fs::read_to_string(file)
+                .unwrap()
+                .lines()
+                .any(|line| line.starts_with("impl") && line.contains("DistributedLock for"))
         });
         if implements {
             let has = package.tests.iter().any(|(name, _)| name.starts_with("contract"));

@@ -1,0 +1,27 @@
+//! What the README says of guarantees is what the engines say of themselves.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
+
+use fencelock_core::guarantee_table;
+use std::path::Path;
+
+const BEGIN: &str = "<!-- guarantees:begin -->\n";
+const END: &str = "<!-- guarantees:end -->";
+
+/// On a difference the right table is printed, to be copied.
+#[tokio::test]
+async fn the_guarantee_table_is_what_the_engines_say() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let printed = readme.split_once(BEGIN).unwrap().1.split_once(END).unwrap().0;
+
+    let directory = tempfile::tempdir().unwrap();
+    let memory = fencelock::connect("memory:").await.unwrap();
+    let sqlite = format!("sqlite:{}", directory.path().join("locks.db").display());
+    let sqlite = fencelock::connect(&sqlite).await.unwrap();
+    let table = guarantee_table([
+        ("tasks of one process", &*memory.guarantees()),
+        ("one file on a local file system, `synchronous=FULL`, on Linux", &*sqlite.guarantees()),
+    ]);
+    assert_eq!(printed, table, "the README should say:\n\n{table}");
+}
