@@ -1,0 +1,64 @@
+//! One hold in the lock table.
+
+use crate::sqlite::Store;
+use async_trait::async_trait;
+use fencelock_core::{
+    Claim, Error, ErrorKind, Evidence, FencingToken, Lease, LocalHold, LossReason, Renew, Renewal, Result, Validity,
+    extend_by_renewing, keep_alive_by_renewing,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) struct SqlLease {
+    store: Arc<Store>,
+    claim: Claim,
+    token: FencingToken,
+    /// Wakes the first local waiter when the lease goes.
+    _hold: LocalHold,
+}
+
+impl SqlLease {
+    pub(crate) fn new(store: Arc<Store>, claim: Claim, token: FencingToken, hold: LocalHold) -> Self {
+        Self { store, claim, token, _hold: hold }
+    }
+}
+
+#[async_trait]
+impl Renew for SqlLease {
+    async fn renew(&self, server_ttl: Duration) -> Result<Renewal> {
+        let renewed = self.store.renew(&self.claim, server_ttl).await?;
+        Ok(if renewed { Renewal::Renewed } else { Renewal::Refused })
+    }
+}
+
+#[async_trait]
+impl Lease for SqlLease {
+    async fn keep_alive(&self, validity: &Validity) -> LossReason {
+        keep_alive_by_renewing(self, validity).await
+    }
+
+    async fn extend(&self, ttl: Duration, validity: &Validity) -> Result<()> {
+        extend_by_renewing(self, ttl, validity).await
+    }
+
+    async fn release(self: Box<Self>) -> Result<()> {
+        if self.claim.is_unanswered() {
+            self.store.void(&self.claim).await?;
+        }
+        if self.store.free(&self.claim, "release").await? {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Lost, "the lock was no longer ours")
+            .with_engine("sqlite")
+            .with_operation("release")
+            .with_name(self.claim.name()))
+    }
+
+    /// `table`, `claim_id` (hexadecimal) and `token`: the row holds while it has this claim and `expires_at <> 0`.
+    fn evidence(&self) -> Evidence {
+        Evidence::none()
+            .with("table", "fencelock_locks")
+            .with("claim_id", self.claim.id().to_string())
+            .with("token", self.token.to_string())
+    }
+}

@@ -1,0 +1,168 @@
+//! Opening the file: created where it may be, verified and probed each time.
+
+use super::SqliteConfig;
+use super::failure::Failure;
+use super::frame::Frame;
+use super::probe::Probe;
+use super::schema;
+use fencelock_core::{Error, ErrorKind, Guarantees, Result};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{ConnectOptions as _, SqliteConnection};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long to pause before opening is tried again while another opens it too.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Opens connections that are alike.
+pub(crate) struct Opening {
+    pub(crate) config: SqliteConfig,
+    pub(crate) frame: Frame,
+    /// Absolute, so that a change of the working directory changes nothing.
+    path: PathBuf,
+    guarantees: Mutex<Arc<Guarantees>>,
+}
+
+/// A connection, and which file it has open.
+pub(crate) struct Opened {
+    pub(crate) connection: SqliteConnection,
+    identity: Option<Identity>,
+}
+
+/// Device and inode.
+type Identity = (u64, u64);
+
+impl Opening {
+    /// Opens the first connection.
+    pub(crate) async fn first(config: SqliteConfig) -> Result<(Self, Opened, PathBuf)> {
+        config.check()?;
+        let path = std::path::absolute(&config.path)
+            .map_err(|e| Error::new(ErrorKind::InvalidConfig, "the path cannot be made absolute").with_source(e))?;
+        let frame = Frame::here();
+        let (opened, probe) = within(&config, open(&config, &frame, &path, true)).await?;
+        let guarantees = Mutex::new(Arc::new(probe.guarantees(&config)?));
+        Ok((Self { config, frame, path, guarantees }, opened, probe.file))
+    }
+
+    /// Opens another connection. A file that is gone is not made again: whoever
+    /// held a lock in it may still believe so.
+    pub(crate) async fn again(&self) -> Result<Opened> {
+        let outcome = within(&self.config, open(&self.config, &self.frame, &self.path, false)).await;
+        let (opened, probe) = outcome.map_err(|e| match e.kind() {
+            ErrorKind::InvalidConfig => {
+                Error::new(ErrorKind::Unavailable, e.message().to_owned()).with_engine("sqlite")
+            }
+            _ => e,
+        })?;
+        let found = Arc::new(probe.guarantees(&self.config)?);
+        *self.guarantees.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        Ok(opened)
+    }
+
+    pub(crate) fn guarantees(&self) -> Arc<Guarantees> {
+        Arc::clone(&self.guarantees.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether the path still leads to the file that `opened` has open.
+    pub(crate) fn is_current(&self, opened: &Opened) -> bool {
+        opened.identity == identity(&self.path)
+    }
+}
+
+async fn within<T>(config: &SqliteConfig, work: impl Future<Output = Result<T, Failure>>) -> Result<T> {
+    let limit = config.request_timeout;
+    match tokio::time::timeout(limit, work).await {
+        Ok(outcome) => outcome.map_err(|failure| failure.error.with_operation("connect")),
+        Err(_) => Err(Failure::no_answer(limit).error.with_operation("connect")),
+    }
+}
+
+async fn open(config: &SqliteConfig, frame: &Frame, path: &Path, first: bool) -> Result<(Opened, Probe), Failure> {
+    let create = first && config.create;
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(create)
+        .busy_timeout(config.busy_timeout())
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(match config.synchronous {
+            super::Synchronous::Off => SqliteSynchronous::Off,
+            super::Synchronous::Normal => SqliteSynchronous::Normal,
+            super::Synchronous::Full => SqliteSynchronous::Full,
+            super::Synchronous::Extra => SqliteSynchronous::Extra,
+        })
+        .thread_name(|_| "fencelock-sqlite".to_owned())
+        .disable_statement_logging();
+    let attempts = async {
+        loop {
+            // SQLite does not wait by itself while another connection turns the log on.
+            match attempt(&options, frame).await {
+                Err(schema::Shape::Failed(cause)) if Failure::is_busy(&cause) => tokio::time::sleep(PAUSE).await,
+                Err(schema::Shape::Failed(cause)) if Failure::is_cannot_open(&cause) => {
+                    return Err(why_not(path, create, cause));
+                }
+                outcome => return outcome.map_err(Failure::from),
+            }
+        }
+    };
+    let patience = config.request_timeout.saturating_sub(PAUSE * 2);
+    let (connection, probe) = match tokio::time::timeout(patience, attempts).await {
+        Ok(outcome) => outcome?,
+        Err(_) => return Err(Failure::new(ErrorKind::Unavailable, "the file stayed locked by another writer")),
+    };
+    Ok((Opened { connection, identity: identity(path) }, probe))
+}
+
+async fn attempt(options: &SqliteConnectOptions, frame: &Frame) -> Result<(SqliteConnection, Probe), schema::Shape> {
+    let mut connection = options.connect().await?;
+    schema::ensure(&mut connection).await?;
+    let probe = Probe::run(&mut connection, frame).await?;
+    Ok((connection, probe))
+}
+
+/// SQLite has one code for everything that keeps a file from being opened.
+fn why_not(path: &Path, create: bool, cause: sqlx::Error) -> Failure {
+    let directory = path.parent().filter(|parent| !parent.is_dir());
+    let (kind, message) = if let Some(directory) = directory {
+        (ErrorKind::InvalidConfig, format!("the directory {} does not exist: create it", directory.display()))
+    } else if path.is_dir() {
+        (ErrorKind::InvalidConfig, format!("{} is a directory: name a file in it", path.display()))
+    } else if !create && !path.exists() {
+        (ErrorKind::InvalidConfig, format!("{} does not exist, and is not to be created", path.display()))
+    } else if is_denied(path) {
+        (ErrorKind::Denied, format!("no permission to write {} and its directory", path.display()))
+    } else {
+        (ErrorKind::Unavailable, format!("{} cannot be opened", path.display()))
+    };
+    let mut failure = Failure::new(kind, message);
+    failure.error = failure.error.with_source(cause);
+    failure
+}
+
+#[cfg(target_os = "linux")]
+fn is_denied(path: &Path) -> bool {
+    use rustix::fs::{Access, access};
+    let needed = Access::READ_OK | Access::WRITE_OK;
+    let (target, needed) = match path.parent() {
+        Some(parent) if !path.exists() => (parent, needed | Access::EXEC_OK),
+        _ => (path, needed),
+    };
+    matches!(access(target, needed), Err(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM | rustix::io::Errno::ROFS))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_denied(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.permissions().readonly())
+}
+
+/// Asked by path, since closing a descriptor of the file would drop SQLite's locks on it.
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt as _;
+    path.metadata().ok().map(|found| (found.dev(), found.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(_path: &Path) -> Option<Identity> {
+    None
+}

@@ -1,0 +1,284 @@
+//! Tokens, claim ids, undo and names, statement by statement.
+#![cfg(feature = "sqlite")]
+#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, reason = "tests")]
+
+mod sqlite;
+
+use fencelock_core::{DistributedLock, ErrorKind, LockClient};
+use fencelock_sql::SqlLock;
+use sqlite::*;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+#[tokio::test]
+async fn tokens_grow_and_survive_reopening() {
+    let file = File::new();
+    let mut last = 0;
+    for _ in 0..3 {
+        let engine = file.engine().await;
+        for _ in 0..3 {
+            let grant = granted(&engine, &claim("a", ms(1000))).await;
+            assert!(grant.token.get() > last, "{} after {last}", grant.token);
+            last = grant.token.get();
+            grant.lease.release().await.unwrap();
+        }
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros();
+    assert!(u128::from(last) <= now && u128::from(last) > now - 60_000_000, "the floor is Unix time: {last} at {now}");
+}
+
+#[tokio::test]
+async fn tokens_grow_past_a_base_and_past_what_was_stored() {
+    let file = File::new();
+    let base = u64::try_from(i64::MAX).unwrap() - 10;
+    let engine = SqlLock::sqlite(file.config().with_token_base(base)).await.unwrap();
+    for above in 1..=9 {
+        let grant = granted(&engine, &claim("a", ms(1000))).await;
+        assert_eq!(grant.token.get(), base + above);
+        grant.lease.release().await.unwrap();
+    }
+    // Another engine without the base goes on from the row.
+    let grant = granted(&*file.engine().await, &claim("a", ms(1000))).await;
+    assert_eq!(grant.token.get(), base + 10);
+    grant.lease.release().await.unwrap();
+    let spent = engine.try_acquire(&claim("a", ms(1000))).await.unwrap_err();
+    assert_eq!(spent.kind(), ErrorKind::Engine, "no token is left, and none is given twice: {spent}");
+}
+
+#[tokio::test]
+async fn the_same_claim_again_gets_the_same_token_and_more_time() {
+    let file = File::new();
+    let engine = file.engine().await;
+    let mine = claim("a", ms(400));
+    let first = granted(&engine, &mine).await;
+    tokio::time::sleep(ms(250)).await;
+    let again = granted(&engine, &mine).await;
+    assert_eq!(again.token, first.token);
+    tokio::time::sleep(ms(250)).await;
+    let left = contended(&engine, &claim("a", ms(400))).await.unwrap();
+    assert!(left <= ms(160), "{left:?}");
+}
+
+#[tokio::test]
+async fn dead_ids_stay_dead() {
+    let file = File::new();
+    let engine = file.engine().await;
+
+    let released = claim("a", ms(1000));
+    granted(&engine, &released).await.lease.release().await.unwrap();
+    dead(&engine, &released).await;
+
+    let abandoned = claim("a", ms(1000));
+    let grant = granted(&engine, &abandoned).await;
+    engine.abandon(&abandoned).await.unwrap();
+    dead(&engine, &abandoned).await;
+    assert_eq!(grant.lease.release().await.unwrap_err().kind(), ErrorKind::Lost);
+
+    let expired = claim("a", ms(50));
+    let _grant = granted(&engine, &expired).await;
+    tokio::time::sleep(ms(60)).await;
+    dead(&engine, &expired).await;
+
+    // Nor do they come back once others have been there.
+    granted(&engine, &claim("a", ms(1000))).await.lease.release().await.unwrap();
+    dead(&engine, &abandoned).await;
+}
+
+#[tokio::test]
+async fn an_abandoned_try_that_was_contended_is_dead_too() {
+    let file = File::new();
+    let engine = file.engine().await;
+    let holder = granted(&engine, &claim("a", ms(1000))).await;
+    let late = claim("a", ms(1000));
+    contended(&engine, &late).await;
+    engine.abandon(&late).await.unwrap();
+    holder.lease.release().await.unwrap();
+    dead(&engine, &late).await;
+    assert!(engine.inspect(late.name()).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_void_beats_the_acquire_that_comes_late() {
+    let file = File::new();
+    let engine = file.engine().await;
+    let late = claim("a", ms(1000));
+    drop(late.request()); // sent, and never answered
+    engine.abandon(&late).await.unwrap();
+    dead(&engine, &late).await;
+    assert!(engine.inspect(late.name()).await.unwrap().is_none(), "it took nothing");
+}
+
+#[tokio::test]
+async fn an_abandon_of_what_was_never_sent_asks_nobody() {
+    let file = File::new();
+    let engine = file.engine().await;
+    let never = claim("a", ms(1000));
+    std::fs::remove_file(&file.path).unwrap();
+    engine.abandon(&never).await.unwrap();
+}
+
+#[tokio::test]
+async fn release_of_an_unanswered_claim_voids_it() {
+    let file = File::new();
+    let engine = file.engine().await;
+    let mine = claim("a", ms(1000));
+    drop(mine.request());
+    granted(&engine, &mine).await.lease.release().await.unwrap();
+    granted(&engine, &claim("a", ms(1000))).await.lease.release().await.unwrap();
+    dead(&engine, &mine).await;
+}
+
+#[tokio::test]
+async fn old_voids_are_cleaned_and_foreign_ones_kept_for_a_day() {
+    let file = File::new();
+    let engine = file.engine().await;
+    let first = claim("a", ms(1000));
+    drop(first.request());
+    engine.abandon(&first).await.unwrap();
+    file.run("UPDATE fencelock_voids SET expires_at = 1").await;
+    file.run("INSERT INTO fencelock_voids VALUES (x'01', 1, 'another boot')").await;
+    for _ in 0..2 {
+        let next = claim("b", ms(1000));
+        drop(next.request());
+        engine.abandon(&next).await.unwrap();
+    }
+    let left: Vec<String> = sqlx::query_scalar("SELECT boot_id FROM fencelock_voids ORDER BY boot_id")
+        .fetch_all(&mut file.raw().await)
+        .await
+        .unwrap();
+    assert_eq!(left.len(), 3, "{left:?}");
+    assert_eq!(left[0], "", "the foreign one is on the wall clock now");
+}
+
+#[tokio::test]
+async fn every_name_is_a_lock_of_its_own() {
+    let file = File::new();
+    let engine = file.engine().await;
+    let long = "n".repeat(512);
+    let nearly = format!("{}m", "n".repeat(511));
+    let names =
+        ["a", "A", "a/b", "a{b}", "a%", "a_", "鍵", "ключ", "e\u{301}", "é", "🔒", "1", "01", " 1", &long, &nearly];
+    let mut grants = Vec::new();
+    for name in names {
+        grants.push(granted(&engine, &claim(name, ms(60_000))).await);
+    }
+    let mut held: Vec<_> = names.into_iter().collect();
+    held.sort_unstable();
+    let listed = engine.admin().unwrap().list("").await.unwrap();
+    assert_eq!(listed.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), held);
+    let under = engine.admin().unwrap().list("a").await.unwrap();
+    assert_eq!(under.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a", "a%", "a/b", "a_", "a{b}"]);
+}
+
+#[tokio::test]
+async fn inspect_tells_who_and_for_how_long() {
+    let file = File::new();
+    let engine = file.engine().await;
+    let mine = terms("a", ms(5000)).with_note("req-7").with_lock_delay(ms(2000)).mint().unwrap();
+    let grant = granted(&engine, &mine).await;
+    tokio::time::sleep(ms(20)).await;
+    let info = file.engine().await.inspect(mine.name()).await.unwrap().unwrap();
+    assert_eq!((&*info.holder, info.note.as_deref(), info.token), ("tester", Some("req-7"), grant.token));
+    assert!(info.remaining.unwrap() > ms(6000) && info.remaining.unwrap() < ms(7000), "{info:?}");
+    assert!(info.held_for.unwrap() >= ms(20) && info.held_for.unwrap() < ms(2000), "{info:?}");
+    assert_eq!(grant.ttl, ms(5000));
+    grant.lease.release().await.unwrap();
+    assert!(engine.inspect(mine.name()).await.unwrap().is_none(), "release frees at once, lock delay or not");
+}
+
+#[tokio::test]
+async fn what_force_release_frees_is_told_to_its_holder() {
+    let file = File::new();
+    let (one, other) = (file.client().await, file.client().await);
+    let guard = one.named("a").ttl(ms(300)).acquire().await.unwrap();
+    assert!(other.force_release("a").await.unwrap());
+    assert!(!other.force_release("a").await.unwrap());
+    let next = other.try_acquire("a").await.unwrap().unwrap();
+    assert!(next.token() > guard.token());
+    let reason = tokio::time::timeout(ms(1000), guard.lost()).await.unwrap();
+    assert_eq!(reason, fencelock_core::LossReason::Revoked);
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    next.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lock_is_taken_over_when_its_time_is_up_and_no_sooner() {
+    let file = File::new();
+    let (one, other) = (file.engine().await, file.engine().await);
+    let crashed = granted(&one, &claim("a", ms(300))).await;
+    let started = std::time::Instant::now();
+    let client = LockClient::new(other).unwrap();
+    let guard = client.named("a").wait_at_most(ms(3000)).acquire().await.unwrap();
+    let waited = started.elapsed();
+    assert!(waited >= ms(280) && waited < ms(1300), "{waited:?}");
+    assert!(guard.token() > crashed.token);
+    assert_eq!(crashed.lease.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert!(guard.is_held() && file.client().await.try_acquire("a").await.unwrap().is_none(), "the thief's hold stays");
+}
+
+#[tokio::test]
+async fn a_hold_outlives_its_ttl_while_it_is_renewed() {
+    let file = File::new();
+    let (one, other) = (file.client().await, file.client().await);
+    let guard = one.named("a").ttl(ms(150)).acquire().await.unwrap();
+    for _ in 0..10 {
+        tokio::time::sleep(ms(60)).await;
+        assert!(guard.is_held() && other.try_acquire("a").await.unwrap().is_none());
+    }
+    let fixed = one.named("b").ttl(ms(150)).auto_renew(false).acquire().await.unwrap();
+    fixed.extend(ms(5000)).await.unwrap();
+    tokio::time::sleep(ms(200)).await;
+    assert!(fixed.is_held() && other.try_acquire("b").await.unwrap().is_none());
+    fixed.release().await.unwrap();
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_counter_under_contention_loses_no_update() {
+    let file = File::new();
+    let counter = Arc::new(std::sync::Mutex::new((0u32, 0u64)));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let (client, counter) = (file.client().await, Arc::clone(&counter));
+        for _ in 0..2 {
+            let (client, counter) = (client.clone(), Arc::clone(&counter));
+            tasks.spawn(async move {
+                for _ in 0..10 {
+                    let guard = client.named("n").wait_at_most(ms(60_000)).acquire().await.unwrap();
+                    let read = counter.lock().unwrap().0;
+                    tokio::time::sleep(ms(1)).await;
+                    {
+                        let mut counter = counter.lock().unwrap();
+                        assert!(guard.token().get() > counter.1, "tokens grow");
+                        *counter = (read + 1, guard.token().get());
+                    }
+                    guard.release().await.unwrap();
+                }
+            });
+        }
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    assert_eq!(counter.lock().unwrap().0, 80);
+}
+
+#[tokio::test]
+async fn cancelled_and_timed_out_waiters_leave_nothing() {
+    let file = File::new();
+    let (one, other) = (file.client().await, file.client().await);
+    let guard = one.acquire("a").await.unwrap();
+    for micros in (0..6000).step_by(150) {
+        let wait = other.named("a").wait_at_most(ms(2));
+        let _ = tokio::time::timeout(std::time::Duration::from_micros(micros), wait.acquire()).await;
+    }
+    guard.release().await.unwrap();
+    other.close().await;
+    let third = file.client().await;
+    assert!(third.inspect("a").await.unwrap().is_none());
+    for micros in (0..3000).step_by(100) {
+        let _ = tokio::time::timeout(std::time::Duration::from_micros(micros), one.try_acquire("b")).await;
+    }
+    one.close().await;
+    assert!(third.inspect("b").await.unwrap().is_none());
+}

@@ -1,0 +1,127 @@
+//! Waiting across clients of one file, and a file that another program blocks.
+#![cfg(feature = "sqlite")]
+#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, reason = "tests")]
+
+mod sqlite;
+
+use fencelock_core::{Capability, DistributedLock, ErrorKind, LockClient};
+use fencelock_sql::SqlLock;
+use sqlite::*;
+use std::time::Instant;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_wakes_a_waiter_of_another_client() {
+    let file = File::new();
+    let (one, other) = (file.client().await, file.client().await);
+    assert!(one.guarantees().has(Capability::NotifiedWaiting));
+    let mut waits = Vec::new();
+    for _ in 0..20 {
+        let guard = one.acquire("a").await.unwrap();
+        let waiter = other.clone();
+        let waiting = tokio::spawn(async move { (waiter.acquire("a").await.unwrap(), Instant::now()) });
+        tokio::time::sleep(ms(40)).await;
+        let released = Instant::now();
+        guard.release().await.unwrap();
+        let (next, woken) = waiting.await.unwrap();
+        waits.push(woken.duration_since(released));
+        next.release().await.unwrap();
+    }
+    waits.sort_unstable();
+    println!("from release to the next holder: median {:?}, longest {:?}", waits[10], waits[19]);
+    assert!(waits[10] < ms(100), "{waits:?}");
+}
+
+#[tokio::test]
+async fn a_busy_file_does_not_make_waiters_spin() {
+    let file = File::new();
+    let (holder, other) = (file.client().await, file.client().await);
+    let guard = holder.acquire("a").await.unwrap();
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    let before = threads();
+    let waiter = other.clone();
+    let waiting = tokio::spawn(async move { waiter.acquire("a").await });
+    tokio::time::sleep(ms(100)).await;
+    assert!(threads() <= before + 1, "one thread for all who wait");
+    for _ in 0..50 {
+        holder.acquire("b").await.unwrap().release().await.unwrap();
+    }
+    assert!(!waiting.is_finished());
+    guard.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    other.close().await;
+}
+
+#[tokio::test]
+async fn a_file_that_another_writer_blocks_is_unavailable_in_time() {
+    let file = File::new();
+    let config = file.config().with_request_timeout(ms(400)).with_busy_timeout(ms(100));
+    let engine = SqlLock::sqlite(config).await.unwrap();
+    let held = granted(&engine, &claim("held", ms(60_000))).await;
+    let mut writer = file.raw().await;
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut writer).await.unwrap();
+
+    let mine = claim("a", ms(1000));
+    let started = Instant::now();
+    let e = engine.try_acquire(&mine).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    assert!(started.elapsed() >= ms(90) && started.elapsed() < ms(400), "{:?}", started.elapsed());
+    assert!(mine.was_sent() && !mine.is_unanswered(), "busy is a definite no");
+    assert_eq!(held.lease.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
+
+    let client = LockClient::new(engine.clone()).unwrap();
+    let e = client.named("a").wait_at_most(ms(300)).acquire().await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    sqlx::query("ROLLBACK").execute(&mut writer).await.unwrap();
+    client.named("a").wait_at_most(ms(1000)).acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_waiter_gets_through_once_the_writer_is_done() {
+    let file = File::new();
+    let client = file.client().await;
+    let mut writer = file.raw().await;
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut writer).await.unwrap();
+    let waiting = tokio::spawn(async move { client.acquire("a").await });
+    tokio::time::sleep(ms(700)).await;
+    assert!(!waiting.is_finished());
+    sqlx::query("COMMIT").execute(&mut writer).await.unwrap();
+    let guard = tokio::time::timeout(ms(3000), waiting).await.unwrap().unwrap().unwrap();
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn renewals_doubt_while_the_file_is_blocked_and_recover_or_lose_in_time() {
+    let file = File::new();
+    let config = file.config().with_request_timeout(ms(100)).with_busy_timeout(ms(50));
+    let client = LockClient::new(SqlLock::sqlite(config).await.unwrap()).unwrap();
+    let guard = client.named("a").ttl(ms(900)).acquire().await.unwrap();
+    let mut writer = file.raw().await;
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut writer).await.unwrap();
+    tokio::time::sleep(ms(550)).await;
+    assert!(guard.is_held() && guard.in_jeopardy());
+    sqlx::query("ROLLBACK").execute(&mut writer).await.unwrap();
+    tokio::time::sleep(ms(600)).await;
+    assert!(guard.is_held() && !guard.in_jeopardy(), "renewed again");
+
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut writer).await.unwrap();
+    let started = Instant::now();
+    assert_eq!(guard.lost().await, fencelock_core::LossReason::Expired);
+    assert!(started.elapsed() < ms(1000), "{:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn waiters_of_a_held_lock_do_not_want_the_write_lock() {
+    let file = File::new();
+    let config = file.config().with_busy_timeout(ms(50));
+    let engine = SqlLock::sqlite(config).await.unwrap();
+    let _held = granted(&engine, &claim("a", ms(60_000))).await;
+    let waiter = claim("a", ms(1000));
+    contended(&engine, &waiter).await;
+    waiter.met(fencelock_core::Obstacle::Held(None));
+    let mut writer = file.raw().await;
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut writer).await.unwrap();
+    for _ in 0..5 {
+        contended(&engine, &waiter).await;
+    }
+    assert!(engine.inspect(waiter.name()).await.unwrap().is_some());
+}
