@@ -9,7 +9,7 @@ mod stage;
 mod suite;
 
 pub use cases::{CASES, Case};
-pub use child::{HolderProcess, HolderTerms};
+pub use child::{HolderProcess, HolderTerms, run_if_child};
 pub use failure::Failure;
 pub use fenced_file::{FencedFile, FilePass};
 pub use harness::Harness;

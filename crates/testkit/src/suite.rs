@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-/// The longest that one case, or the start of the service, may take.
+/// The longest that one case may take, and starting or healing the service.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Cases mostly wait, so more of them run at once than there are cores.
 const AT_ONCE: usize = 8;
@@ -42,6 +42,7 @@ pub struct Suite<H> {
     keeper: OnceLock<Result<Keeper<H>, String>>,
     /// Cases share the service; those that do it harm take it alone.
     turn: RwLock<()>,
+    limit: Duration,
 }
 
 /// The service, and the runtime that it was started on.
@@ -54,13 +55,20 @@ impl<H: Harness> Suite<H> {
     /// A run that has not started its service yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { keeper: OnceLock::new(), turn: RwLock::new(()) }
+        Self { keeper: OnceLock::new(), turn: RwLock::new(()), limit: LIMIT }
+    }
+
+    /// Ends a case with a failure after `limit` instead of a minute.
+    #[must_use]
+    pub fn with_limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// Runs one case on a fresh runtime. Blocks its thread; not for use inside a runtime.
     ///
     /// # Errors
-    /// What the case found, that it took longer than a minute, or that it panicked.
+    /// What the case found, that it hung, or that it panicked.
     pub fn run(&self, case: &Case) -> Result<(), Failure> {
         let keeper = match self.keeper.get_or_init(|| start().map_err(|e| e.to_string())) {
             Ok(keeper) => keeper,
@@ -68,12 +76,12 @@ impl<H: Harness> Suite<H> {
         };
         if case.is_alone() {
             let _alone = self.turn.write().unwrap_or_else(PoisonError::into_inner);
-            let outcome = run_on_its_own(case, &keeper.harness);
+            let outcome = run_on_its_own(case, &keeper.harness, self.limit);
             let healed = heal(&keeper.harness);
             outcome.and(healed)
         } else {
             let _shared = self.turn.read().unwrap_or_else(PoisonError::into_inner);
-            run_on_its_own(case, &keeper.harness)
+            run_on_its_own(case, &keeper.harness, self.limit)
         }
     }
 }
@@ -101,20 +109,20 @@ fn start<H: Harness>() -> Outcome<Keeper<H>> {
     Ok(Keeper { harness: Arc::new(harness), _runtime: runtime })
 }
 
-fn run_on_its_own<H: Harness>(case: &Case, harness: &Arc<H>) -> Outcome {
+fn run_on_its_own<H: Harness>(case: &Case, harness: &Arc<H>, limit: Duration) -> Outcome {
     let runtime = runtime()?;
     let bench: Arc<dyn Bench> = Arc::<H>::clone(harness);
     let (name, run) = (case.name(), case.body());
     let task = runtime.spawn(async move { run(Stage::set(bench, name).await?).await });
     let stop = task.abort_handle();
-    let outcome = runtime.block_on(async { tokio::time::timeout(LIMIT, task).await });
+    let outcome = runtime.block_on(async { tokio::time::timeout(limit, task).await });
     stop.abort();
     // Waits for nothing that hangs, but gives an aborted case the time to end its child processes.
     runtime.shutdown_timeout(Duration::from_millis(if outcome.is_err() { 500 } else { 20 }));
     match outcome {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(panicked)) => Err(Failure::new(panic_message(panicked))),
-        Err(_) => Err(Failure::new(format!("hung: it had not ended after {LIMIT:?}"))),
+        Err(_) => Err(Failure::new(format!("hung: it had not ended after {limit:?}"))),
     }
 }
 

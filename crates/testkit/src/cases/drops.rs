@@ -83,7 +83,7 @@ pub(crate) async fn close_drains(stage: Stage) -> Outcome {
 }
 
 /// Runs on a plain thread, outside any runtime.
-async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send + 'static) -> Outcome<T> {
+pub(super) async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send + 'static) -> Outcome<T> {
     let (done, answer) = tokio::sync::oneshot::channel();
     let thread = std::thread::Builder::new().spawn(move || {
         let _ = done.send(work());

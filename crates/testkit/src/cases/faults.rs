@@ -97,6 +97,7 @@ pub(crate) async fn short_interruption_is_jeopardy_and_no_loss(stage: Stage) -> 
         if asked.elapsed() > stage.ttl() * 7 / 10 {
             continue;
         }
+        ensure!(guard.is_held(), "lost by an interruption of {:?}; the ttl is {:?}", asked.elapsed(), stage.ttl());
         ensure!(seen, "no renewal was answered for {:?}, and the hold was not in jeopardy", asked.elapsed());
         until("the hold is out of jeopardy", stage.ttl() + SLACK, || !guard.in_jeopardy()).await?;
         ensure!(guard.is_held(), "lost by an interruption of {:?}, shorter than the ttl", stage.ttl() * 3 / 5);
@@ -151,5 +152,57 @@ pub(crate) async fn acquire_while_unreachable_is_unavailable(stage: Stage) -> Ou
         is_free(&other, name).await?;
         is_free(&client, name).await?;
     }
+    Ok(())
+}
+
+/// On a runtime of one thread, whatever blocks it stops the clock that ticks beside it.
+pub(crate) async fn nothing_blocks_its_thread(stage: Stage) -> Outcome {
+    let stage = std::sync::Arc::new(stage);
+    let (there, name) = (std::sync::Arc::clone(&stage), stage.name("lock"));
+    let (connected, away) = (tokio::sync::oneshot::channel(), tokio::sync::oneshot::channel());
+    let longest = super::drops::on_a_thread(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let client = there.client().await?;
+            let guard = take(&client, &name).await?;
+            let _ = connected.0.send(());
+            let _ = away.1.await;
+            let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
+            let tick = async {
+                loop {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    longest = longest.max(last.elapsed());
+                    last = Instant::now();
+                }
+            };
+            let calls = async {
+                let limit = Duration::from_millis(500);
+                let lock = client.named(&format!("{name} too")).wait_at_most(limit);
+                let _ = tokio::join!(lock.acquire(), tokio::time::timeout(limit, lock.try_acquire()));
+                let _ = tokio::join!(
+                    tokio::time::timeout(limit, client.inspect(&name)),
+                    tokio::time::timeout(limit, guard.release())
+                );
+            };
+            tokio::select! {
+                () = tick => {}
+                () = calls => {}
+            }
+            Outcome::Ok(longest.max(last.elapsed()))
+        })
+    });
+    let interrupt = async {
+        let _ = connected.1.await;
+        stage.interrupt().await?;
+        let _ = away.0.send(());
+        Outcome::Ok(())
+    };
+    let (longest, interrupted) = tokio::join!(longest, interrupt);
+    interrupted?;
+    let longest = longest?;
+    ensure!(
+        longest < Duration::from_millis(1_500),
+        "a call blocked its thread for {longest:?} while the service was away"
+    );
     Ok(())
 }

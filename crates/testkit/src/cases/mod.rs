@@ -101,7 +101,7 @@ cases! {
         faults {
             unreachable_is_lost_by_the_deadline, hung_renewal_is_lost_by_the_deadline,
             short_interruption_is_jeopardy_and_no_loss, release_while_unreachable_is_made_good,
-            acquire_while_unreachable_is_unavailable,
+            acquire_while_unreachable_is_unavailable, nothing_blocks_its_thread,
         }
     }
 }

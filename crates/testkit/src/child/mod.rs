@@ -5,6 +5,6 @@ mod role;
 mod terms;
 
 pub use process::HolderProcess;
-pub(crate) use role::run_if_child;
+pub use role::run_if_child;
 pub use terms::HolderTerms;
 pub(crate) use terms::Role;

@@ -16,8 +16,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// A lock's holder in another process: this binary, run again.
 ///
-/// The binary's `main` must be [`fencelock_testkit::main`](crate::main). The
-/// process says what happens to it, and obeys one command a line:
+/// The binary's `main` must be [`fencelock_testkit::main`](crate::main), or begin
+/// with [`run_if_child`](crate::run_if_child). The process says what happens to it, and obeys one command a line:
 ///
 /// | command | answer |
 /// |---|---|
@@ -62,6 +62,12 @@ impl HolderProcess {
             }
         })?;
         Ok(process)
+    }
+
+    /// The process's id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Waits until the process says that it holds the lock, and with which token.

@@ -9,8 +9,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Plays the role that this process was given; `None` if it was given none.
-pub(crate) fn run_if_child<H: Harness>() -> Option<ExitCode> {
+/// Plays the role that this process was given as a [`HolderProcess`](crate::HolderProcess);
+/// `None` if it was given none.
+///
+/// [`main`](crate::main) calls it first. A test binary with a `main` of its own,
+/// which starts holders in other processes, must do the same.
+#[must_use]
+pub fn run_if_child<H: Harness>() -> Option<ExitCode> {
     let terms = HolderTerms::from_environment()?;
     die_with_parent();
     let played = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();

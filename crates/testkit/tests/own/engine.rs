@@ -113,7 +113,7 @@ impl DistributedLock for OwnLock {
 
     async fn acquire(&self, claim: &Claim) -> Result<Grant> {
         match self.wire.flaw {
-            Flaw::WaitsInSilence | Flaw::LocalOrderReversed => loop {
+            Flaw::WaitsInSilence | Flaw::NoLocalQueue => loop {
                 if let Attempt::Granted(grant) = self.try_acquire(claim).await? {
                     return Ok(grant);
                 }

@@ -54,8 +54,8 @@ pub(crate) enum Flaw {
     UnknownIsLost,
     BlocksItsThread,
     ExtendDoesNothing,
-    /// A waiter is served by whoever comes last.
-    LocalOrderReversed,
+    /// Waiters of one client do not queue.
+    NoLocalQueue,
     /// No claim reports what stands in its way.
     WaitsInSilence,
     /// Says that it reaches other processes, and keeps its table to itself.
@@ -103,7 +103,7 @@ impl Flaw {
         Self::UnknownIsLost,
         Self::BlocksItsThread,
         Self::ExtendDoesNothing,
-        Self::LocalOrderReversed,
+        Self::NoLocalQueue,
         Self::WaitsInSilence,
         Self::KeepsToItself,
         Self::NeverReconnects,

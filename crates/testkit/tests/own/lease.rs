@@ -25,7 +25,8 @@ impl OwnLease {
         let (flaw, key) = (wire.flaw, wire.key(claim.name()));
         wire.ask(|table, now| {
             table.expire(&key, now);
-            let expires = expiry(flaw, now, server_ttl);
+            let delay = if flaw == Flaw::IgnoresLockDelay { claim.lock_delay() } else { Duration::ZERO };
+            let expires = expiry(flaw, now, server_ttl.saturating_sub(delay));
             match table.rows.get_mut(&key) {
                 Some(row) if row.is(claim.id()) || flaw == Flaw::RenewsAnybodys => row.expires = expires,
                 None if flaw == Flaw::RenewalRevives => {

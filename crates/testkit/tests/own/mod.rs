@@ -39,11 +39,13 @@ impl<const F: usize> Harness for Own<F> {
     }
 
     fn address(&self) -> String {
-        self.dir.path().display().to_string()
+        format!("{F}:{}", self.dir.path().display())
     }
 
     async fn connect(address: &str) -> Result<Arc<dyn DistributedLock>> {
-        Ok(Arc::new(OwnLock::at(address, Flaw::ALL[F])))
+        // The flaw travels with the address, so that every child process has it.
+        let (flaw, dir) = address.split_once(':').unwrap();
+        Ok(Arc::new(OwnLock::at(dir, Flaw::ALL[flaw.parse::<usize>().unwrap()])))
     }
 
     async fn interrupt(&self) -> Result<()> {
