@@ -1,0 +1,15 @@
+//! Real servers, one file each: started on free loopback ports in temporary
+//! folders, stopped by process id, and hurt in between.
+//!
+//! A server that is missing or does not come up is an error that names the
+//! package to install; nothing is skipped.
+
+mod ports;
+mod process;
+mod proxy;
+mod redis;
+
+pub use ports::free_port;
+pub use process::{Failure, Server};
+pub use proxy::{Mood, Proxy};
+pub use redis::Redis;

@@ -1,0 +1,155 @@
+//! A TCP proxy that can misbehave, for one server.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How the proxy treats what passes through it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mood {
+    /// As a wire would.
+    #[default]
+    Honest,
+    /// Requests arrive, their answers are dropped.
+    DropReplies,
+    /// Requests are dropped.
+    DropRequests,
+    /// Requests arrive after this long, in order.
+    DelayRequests(Duration),
+    /// Nothing passes either way; connections stay open, and what was sent
+    /// meanwhile passes when the mood changes.
+    Hold,
+    /// New connections are closed at once; live ones were cut when the mood began.
+    Refuse,
+}
+
+/// A proxy on a free loopback port before `target`.
+///
+/// # Drop
+/// Closes every connection through it; its threads end.
+pub struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    mood: Mutex<Mood>,
+    pairs: Mutex<Vec<(TcpStream, TcpStream)>>,
+    ended: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn mood(&self) -> Mood {
+        *lock(&self.mood)
+    }
+
+    fn ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    fn cut(&self) {
+        for (client, server) in lock(&self.pairs).drain(..) {
+            let _ = client.shutdown(Shutdown::Both);
+            let _ = server.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Proxy {
+    /// Starts a proxy before `target`.
+    ///
+    /// # Errors
+    /// If no port can be had.
+    pub fn before(target: SocketAddr) -> std::io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        let shared =
+            Arc::new(Shared { mood: Mutex::default(), pairs: Mutex::default(), ended: AtomicBool::new(false) });
+        let accepting = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                if accepting.ended() {
+                    return;
+                }
+                if let Ok(client) = client
+                    && accepting.mood() != Mood::Refuse
+                {
+                    let _ = connect(&accepting, client, target);
+                }
+            }
+        });
+        Ok(Self { port, shared })
+    }
+
+    /// The port to connect to instead of the server's.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// From now on, what passes is treated so.
+    pub fn set(&self, mood: Mood) {
+        *lock(&self.shared.mood) = mood;
+        if mood == Mood::Refuse {
+            self.shared.cut();
+        }
+    }
+
+    /// Cuts every live connection; new ones are accepted.
+    pub fn cut(&self) {
+        self.shared.cut();
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::SeqCst);
+        self.shared.cut();
+        // Wakes the accepting thread, so that it sees the end.
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+    }
+}
+
+impl std::fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Proxy").field("port", &self.port).field("mood", &self.shared.mood()).finish()
+    }
+}
+
+fn connect(shared: &Arc<Shared>, client: TcpStream, target: SocketAddr) -> std::io::Result<()> {
+    let server = TcpStream::connect(target)?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    lock(&shared.pairs).push((client.try_clone()?, server.try_clone()?));
+    pump(Arc::clone(shared), client.try_clone()?, server.try_clone()?, true);
+    pump(Arc::clone(shared), server, client, false);
+    Ok(())
+}
+
+fn pump(shared: Arc<Shared>, mut from: TcpStream, mut to: TcpStream, requests: bool) {
+    std::thread::spawn(move || {
+        let mut buffer = [0; 16 * 1024];
+        while let Ok(read @ 1..) = from.read(&mut buffer) {
+            while shared.mood() == Mood::Hold && !shared.ended() {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            match (shared.mood(), requests) {
+                (Mood::DropReplies, false) | (Mood::DropRequests, true) => continue,
+                (Mood::DelayRequests(late), true) => std::thread::sleep(late),
+                _ => {}
+            }
+            if to.write_all(buffer.get(..read).unwrap_or_default()).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Write);
+        let _ = from.shutdown(Shutdown::Read);
+    });
+}

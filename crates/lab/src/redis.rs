@@ -1,0 +1,147 @@
+//! One Redis.
+
+use crate::free_port;
+use crate::process::{Failure, Server};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// A Redis server (`redis-server` on the PATH, or `FENCELOCK_REDIS_SERVER`).
+#[derive(Debug)]
+pub struct Redis {
+    server: Server,
+    address: SocketAddr,
+}
+
+impl Redis {
+    /// A standalone server without persistence.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start() -> Result<Self, Failure> {
+        Self::start_with(["--save", "", "--appendonly", "no"])
+    }
+
+    /// A standalone server that writes and syncs every command before it answers.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start_durable() -> Result<Self, Failure> {
+        Self::start_with([
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+            "--no-appendfsync-on-rewrite",
+            "no",
+            "--maxmemory-policy",
+            "noeviction",
+        ])
+    }
+
+    /// A server with these settings on top of a free port, its own folder and `DEBUG` allowed.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start_with<S: Into<String>>(settings: impl IntoIterator<Item = S>) -> Result<Self, Failure> {
+        let port = free_port();
+        let program = std::env::var("FENCELOCK_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+        let server = Server::new(program, "redis-server")?;
+        let folder = server.folder().display().to_string();
+        let server = server
+            .with_arguments(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir", &folder])
+            .with_arguments(["--daemonize", "no", "--enable-debug-command", "yes"])
+            .with_arguments(settings);
+        let mut redis = Self { server, address: (Ipv4Addr::LOCALHOST, port).into() };
+        redis.restart()?;
+        Ok(redis)
+    }
+
+    /// Starts it again after [`Server::kill`], on the same port and folder.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn restart(&mut self) -> Result<(), Failure> {
+        let address = self.address;
+        self.server.start(|| command(address, &["PING"]).is_ok_and(|answer| answer.starts_with("+PONG")))
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Its process, to kill it.
+    pub fn server_mut(&mut self) -> &mut Server {
+        &mut self.server
+    }
+
+    /// Sends one command on a connection of its own and returns the raw answer (of one read).
+    ///
+    /// # Errors
+    /// If no answer came within 2 s.
+    pub fn command(&self, words: &[&str]) -> Result<String, Failure> {
+        command(self.address, words)
+    }
+}
+
+pub(crate) fn command(address: SocketAddr, words: &[&str]) -> Result<String, Failure> {
+    let limit = Duration::from_secs(2);
+    let mut stream = TcpStream::connect_timeout(&address, limit)?;
+    stream.set_read_timeout(Some(limit))?;
+    let mut request = format!("*{}\r\n", words.len());
+    for word in words {
+        request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    stream.write_all(request.as_bytes())?;
+    let mut answer = vec![0; 64 * 1024];
+    let read = stream.read(&mut answer)?;
+    answer.truncate(read);
+    String::from_utf8(answer).map_err(|_| Failure::new("an answer that is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Mood, Proxy};
+
+    #[test]
+    fn it_starts_freezes_dies_and_comes_back() {
+        let mut redis = Redis::start().unwrap();
+        assert_eq!(redis.command(&["SET", "a", "1"]).unwrap(), "+OK\r\n");
+        redis.server().stop();
+        assert!(redis.command(&["GET", "a"]).is_err());
+        redis.server().cont();
+        assert_eq!(redis.command(&["GET", "a"]).unwrap(), "$1\r\n1\r\n");
+        redis.server_mut().kill();
+        assert!(redis.command(&["GET", "a"]).is_err());
+        redis.restart().unwrap();
+        assert_eq!(redis.command(&["GET", "a"]).unwrap(), "$-1\r\n", "it keeps nothing");
+    }
+
+    #[test]
+    fn the_proxy_drops_what_it_is_told_to() {
+        let redis = Redis::start().unwrap();
+        let proxy = Proxy::before(redis.address()).unwrap();
+        let through = |words: &[&str]| command((Ipv4Addr::LOCALHOST, proxy.port()).into(), words);
+        assert_eq!(through(&["SET", "a", "1"]).unwrap(), "+OK\r\n");
+        proxy.set(Mood::DropReplies);
+        assert!(through(&["SET", "a", "2"]).is_err());
+        assert_eq!(redis.command(&["GET", "a"]).unwrap(), "$1\r\n2\r\n", "it arrived all the same");
+        proxy.set(Mood::DropRequests);
+        assert!(through(&["SET", "a", "3"]).is_err());
+        proxy.set(Mood::Refuse);
+        assert!(through(&["PING"]).is_err());
+        proxy.set(Mood::Honest);
+        assert_eq!(through(&["GET", "a"]).unwrap(), "$1\r\n2\r\n");
+    }
+}
