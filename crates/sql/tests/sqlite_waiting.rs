@@ -7,6 +7,7 @@ mod sqlite;
 use fencelock_core::{Capability, DistributedLock, ErrorKind, LockClient};
 use fencelock_sql::SqlLock;
 use sqlite::*;
+use std::sync::Arc;
 use std::time::Instant;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -68,7 +69,7 @@ async fn a_file_that_another_writer_blocks_is_unavailable_in_time() {
     assert!(mine.was_sent() && !mine.is_unanswered(), "busy is a definite no");
     assert_eq!(held.lease.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
 
-    let client = LockClient::new(engine.clone()).unwrap();
+    let client = LockClient::new(Arc::<SqlLock>::clone(&engine)).unwrap();
     let e = client.named("a").wait_at_most(ms(300)).acquire().await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
     sqlx::query("ROLLBACK").execute(&mut writer).await.unwrap();
