@@ -1,6 +1,14 @@
 //! Many processes, one lock: nothing is lost, whoever is killed or stopped.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    missing_docs,
+    reason = "a test"
+)]
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};

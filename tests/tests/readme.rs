@@ -15,7 +15,8 @@ async fn the_guarantee_table_is_what_the_engines_say() {
     let readme = std::fs::read_to_string(readme).unwrap();
     let printed = readme.split_once(BEGIN).unwrap().1.split_once(END).unwrap().0;
 
-    let directory = tempfile::tempdir().unwrap();
+    // Under target/, since the system's temporary folder may be in memory, which is another deployment.
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let memory = fencelock::connect("memory:").await.unwrap();
     let sqlite = format!("sqlite:{}", directory.path().join("locks.db").display());
     let sqlite = fencelock::connect(&sqlite).await.unwrap();

@@ -1,5 +1,6 @@
 //! A claim: one wish to hold one lock, minted before the first byte is sent.
 
+use crate::options::{check_delay, check_ttl};
 use crate::reaper::Ledger;
 use crate::request::Requests;
 use crate::sync::lock;
@@ -123,11 +124,14 @@ impl Terms {
         self
     }
 
-    /// A claim on these terms, under a fresh random id.
+    /// A claim on these terms, under a fresh random id. Parts of a millisecond round up.
     ///
     /// # Errors
-    /// `Engine` if the system has no randomness to give.
-    pub fn mint(self) -> Result<Claim> {
+    /// `InvalidConfig` for a ttl or lock delay out of bounds; `Engine` if the
+    /// system has no randomness to give.
+    pub fn mint(mut self) -> Result<Claim> {
+        self.ttl = check_ttl(self.ttl)?;
+        self.lock_delay = check_delay(self.lock_delay)?;
         self.mint_in(None)
     }
 

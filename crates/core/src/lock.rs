@@ -28,8 +28,10 @@ use std::time::Duration;
 ///   server is by claim id, in one step.
 /// - A request may be sent again under the same id and means the same: an
 ///   acquire of its own live hold re-arms the expiry and returns the same token.
-/// - An id that was abandoned, released or has expired is dead: no later
-///   request of that id takes the lock, however late it arrives.
+/// - An id that was abandoned, or released while a request of it was
+///   [unanswered](Claim::is_unanswered), is dead: no later request of that id
+///   takes the lock, however late it arrives. So is the id of a hold that has
+///   expired: nothing revives it.
 /// - Every request has its own time-out; an answer that did not come is
 ///   `Err` of kind `Unavailable`, never a yes or a no.
 /// - Requests that could take the lock are announced with

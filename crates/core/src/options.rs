@@ -95,10 +95,7 @@ impl AcquireOptions {
     /// `InvalidConfig` names the option that is out of bounds.
     pub fn checked(mut self) -> Result<Self> {
         self.ttl = check_ttl(self.ttl)?;
-        self.lock_delay = whole_millis(self.lock_delay);
-        if self.lock_delay > MAX_TTL {
-            return Err(invalid(format!("lock_delay is at most 7 days, not {:?}", self.lock_delay)));
-        }
+        self.lock_delay = check_delay(self.lock_delay)?;
         if self.max_hold.is_some_and(|most| most.is_zero()) {
             return Err(invalid("max_hold is longer than nothing; leave it out for none".to_owned()));
         }
@@ -113,6 +110,14 @@ pub(crate) fn check_ttl(ttl: Duration) -> Result<Duration> {
     let whole = whole_millis(ttl);
     if whole < MIN_TTL || whole > MAX_TTL {
         return Err(invalid(format!("ttl is 50 ms to 7 days, not {ttl:?}")));
+    }
+    Ok(whole)
+}
+
+pub(crate) fn check_delay(delay: Duration) -> Result<Duration> {
+    let whole = whole_millis(delay);
+    if whole > MAX_TTL {
+        return Err(invalid(format!("lock_delay is at most 7 days, not {delay:?}")));
     }
     Ok(whole)
 }
