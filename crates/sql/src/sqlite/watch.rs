@@ -2,15 +2,18 @@
 //!
 //! SQLite tells nobody of a commit. A write to its log can be watched, but comes
 //! before the commit can be seen, and every unrelated commit makes one. So who
-//! frees a lock touches the log's times once the commit is through, and waiters
-//! watch for that: nothing is missed by looking too early, and acquires and
-//! renewals wake nobody. A process killed between the two costs its waiters the
-//! safety poll.
+//! frees a lock opens the log once more when the commit is through, and waiters
+//! watch for that: nothing is missed by looking too early, acquires and renewals
+//! wake nobody, and nothing is written. A process killed between the two costs
+//! its waiters the safety poll.
+//!
+//! It must be the log: to close a descriptor drops all locks that the process
+//! has on the file, as POSIX has it, and the log is the one that SQLite never locks.
 
 use async_trait::async_trait;
 use fencelock_core::{Error, ErrorKind, Hint, Hints, LockName, Result};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, inotify, utimensat};
+use rustix::fs::inotify;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -18,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Touches that come closer together wake once.
+/// Calls that come closer together wake once.
 const SPACING: Duration = Duration::from_millis(5);
 
 /// Watches one log for all waiters of a client, while there are any.
@@ -64,9 +67,7 @@ impl Watch {
 
     /// Says that a lock was freed.
     pub(crate) fn wake(&self) {
-        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-        let times = Timestamps { last_access: now, last_modification: now };
-        if let Err(error) = utimensat(CWD, &self.log, &times, AtFlags::empty()) {
+        if let Err(error) = std::fs::File::open(&self.log) {
             tracing::debug!(target: "fencelock", engine = "sqlite", %error, "waiters are not woken");
         }
     }
@@ -92,11 +93,11 @@ impl Watch {
 
 fn watch_file(log: &Path) -> std::io::Result<OwnedFd> {
     let descriptor = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
-    inotify::add_watch(&descriptor, log, inotify::WatchFlags::ATTRIB)?;
+    inotify::add_watch(&descriptor, log, inotify::WatchFlags::OPEN)?;
     Ok(descriptor)
 }
 
-/// Tells of every touch until it is stopped or the log is gone.
+/// Tells of every call until it is stopped or the log is gone.
 fn listen(descriptor: &OwnedFd, stopped: &OwnedFd, tell: &watch::Sender<()>) {
     loop {
         let mut ready = [PollFd::new(descriptor, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
@@ -105,11 +106,11 @@ fn listen(descriptor: &OwnedFd, stopped: &OwnedFd, tell: &watch::Sender<()>) {
             Err(rustix::io::Errno::INTR) => continue,
             Err(_) => return,
         }
-        let [touched, stop] = &ready;
+        let [called, stop] = &ready;
         if !stop.revents().is_empty() {
             return;
         }
-        let there = touched.revents().is_empty() || drain(descriptor).unwrap_or(false);
+        let there = called.revents().is_empty() || drain(descriptor).unwrap_or(false);
         tell.send_replace(());
         if !there {
             return;
