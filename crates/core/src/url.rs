@@ -7,6 +7,8 @@ use crate::{Error, ErrorKind, Result, Secret, Settings};
 use std::fmt;
 
 /// A lock URL taken apart. Neither prints its password nor keeps it in its error.
+///
+/// In a user or a password `/`, `?`, `@` and `#` are written `%2F`, `%3F`, `%40` and `%23`.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EngineUrl {
@@ -47,6 +49,7 @@ impl EngineUrl {
         if scheme.is_empty() || !scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+') {
             return Err(invalid("a lock URL begins with its engine, as in `sqlite:locks.db`"));
         }
+        check_authority(rest)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut settings = Settings::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -73,11 +76,26 @@ impl EngineUrl {
     }
 }
 
+/// Refuses hosts that end before an `@`: a `/` or `?` in a password, written as
+/// itself, ends them early, and the password would be taken for a port or a path.
+fn check_authority(rest: &str) -> Result<()> {
+    let Some(rest) = rest.strip_prefix("//") else { return Ok(()) };
+    let (authority, after) = rest.find(['/', '?']).map_or((rest, ""), |at| rest.split_at(at));
+    if authority.is_empty() || authority.contains('@') || !after.contains('@') {
+        return Ok(());
+    }
+    Err(invalid(
+        "an `@` follows the hosts of a lock URL, which end at the first `/` or `?`: in a user or password \
+         write `%2F` for `/`, `%3F` for `?`, `%40` for `@`, `%23` for `#`; in a path or parameter write `%40` for `@`",
+    ))
+}
+
+// Its errors repeat nothing: what looks like a host may be part of a password.
 impl Host {
     fn parse(text: &str) -> Result<Self> {
         let (name, port) = if let Some(rest) = text.strip_prefix('[') {
             let Some((name, after)) = rest.split_once(']') else {
-                return Err(invalid(format!("`{text}`: an IPv6 address ends with `]`")));
+                return Err(invalid("an IPv6 address in a lock URL ends with `]`"));
             };
             (name, after.strip_prefix(':'))
         } else {
@@ -86,7 +104,7 @@ impl Host {
         let port = match port {
             Some(port) => match port.parse() {
                 Ok(port) => Some(port),
-                Err(_) => return Err(invalid(format!("`{port}` is no port: 0 to 65535"))),
+                Err(_) => return Err(invalid("a port in a lock URL is a number from 0 to 65535")),
             },
             None => None,
         };
@@ -173,6 +191,27 @@ mod tests {
             ["", "locks.db", ":x", "a b:x", "redis://h:99999", "redis://[::1", "sqlite:%", "sqlite:%zz", "sqlite:%ff"]
         {
             assert_eq!(EngineUrl::parse(bad).unwrap_err().kind(), ErrorKind::InvalidConfig, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_password_that_is_not_encoded_is_refused_and_not_repeated() {
+        for bad in [
+            "redis://user:hunter2/x@host",
+            "redis://user:hunter2?x@host",
+            "redis://hunter2/@host",
+            "redis://host/?user=me@host",
+            "redis://user:x@host:hunter2",
+            "redis://user:x@[hunter2",
+            "redis://user:hunter2",
+        ] {
+            let e = EngineUrl::parse(bad).unwrap_err();
+            assert!(!format!("{e} {e:?}").contains("hunter2"), "{e}");
+        }
+        let e = EngineUrl::parse("redis://user:a/b@host").unwrap_err();
+        assert!(["%2F", "%3F", "%40", "%23"].iter().all(|code| e.message().contains(code)), "{e}");
+        for fine in ["sqlite:a@b", "sqlite:///a/b@c", "redis://u:p%2Fw@host/a@b?c@d=e", "redis://host/a%40b"] {
+            assert!(EngineUrl::parse(fine).is_ok(), "{fine}");
         }
     }
 }

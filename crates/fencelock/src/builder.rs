@@ -1,5 +1,6 @@
 //! A client, set up in code.
 
+use crate::config::{Layer, Names, from_files, from_url, into_url, placed};
 use crate::merge::{Common, Merged, merge};
 use crate::registry::{Registry, Target};
 use fencelock_core::{Capability, EngineUrl, Error, ErrorKind, Guarantees, Level, LockClient, Result, Settings, Wait};
@@ -10,12 +11,19 @@ use tokio::runtime::Handle;
 /// Sets up a [`LockClient`] for a URL.
 ///
 /// Precedence, weakest first: the defaults of
-/// [`AcquireOptions`](crate::AcquireOptions), URL parameters, what is set here.
-/// Attestations of all of these count together. `Debug` shows no password.
+/// [`AcquireOptions`](crate::AcquireOptions), file and environment where it comes
+/// from a [`Config`](crate::Config), URL parameters, what is set here.
+/// Attestations of all of these count together, and so do required capabilities.
+/// `Debug` shows no password.
 #[derive(Debug)]
 #[must_use = "connect it to get a client"]
 pub struct Builder {
     url: Result<EngineUrl>,
+    /// Where the URL was written, if not in code.
+    place: Option<String>,
+    /// File and environment, weakest first.
+    layers: Vec<Layer>,
+    names: Names,
     settings: Settings,
     common: Common,
     registry: Registry,
@@ -23,8 +31,12 @@ pub struct Builder {
 
 impl Builder {
     pub(crate) fn new(url: &str) -> Self {
-        let (settings, common) = (Settings::default(), Common::default());
-        Self { url: parse(url), settings, common, registry: Registry::builtin() }
+        Self::configured(EngineUrl::parse(url), None, Vec::new(), Names::default())
+    }
+
+    pub(crate) fn configured(url: Result<EngineUrl>, place: Option<String>, layers: Vec<Layer>, names: Names) -> Self {
+        let (settings, common, registry) = (Settings::default(), Common::default(), Registry::builtin());
+        Self { url, place, layers, names, settings, common, registry }
     }
 
     /// Refuses to connect to a deployment that does not give `level`; no level unless set.
@@ -127,13 +139,46 @@ impl Builder {
             let message = "a client is made inside a tokio runtime, and there is none here";
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
-        let mut url = self.url?;
-        let Merged { common, defaults, engine } = merge([url.settings, self.settings], self.common)?;
-        url.settings = engine;
-        let engine = self.registry.connect(Target::new(url, common.attest.clone())).await?;
-        check(&engine.guarantees(), &common)?;
-        common.apply(LockClient::builder(engine).defaults(defaults)).build()
+        let Self { url, place, layers, names, settings, common, registry } = self;
+        let url = url?;
+        names.check(&registry)?;
+        let (url, merged) = put_together(url, layers, settings, common).await?;
+        let Merged { common, defaults, origins, .. } = merged;
+        // What is wrong with no setting is wrong with the URL.
+        let locate = |e: Error| match (origins.locate(e), &place) {
+            (e, Some(place)) if e.kind() == ErrorKind::InvalidConfig && !origins.is_placed(&e) => placed(place, e),
+            (e, _) => e,
+        };
+        let engine = registry.connect(Target::new(url, common.attest.clone())).await.map_err(locate)?;
+        check(&engine.guarantees(), &common).map_err(|e| origins.locate(e))?;
+        let client = common.apply(LockClient::builder(engine).defaults(defaults)).build();
+        client.map_err(|e| origins.locate(e))
     }
+}
+
+/// Puts all sources of settings together, and the engine's own into the URL.
+async fn put_together(
+    mut url: EngineUrl,
+    mut layers: Vec<Layer>,
+    code: Settings,
+    common: Common,
+) -> Result<(EngineUrl, Merged)> {
+    // User and password belong to hosts; without any, they are the engine's to refuse.
+    let has_hosts = !url.hosts.is_empty();
+    let mut parameters = Layer::of(std::mem::take(&mut url.settings), "URL parameter");
+    if has_hosts {
+        from_url(&mut url, &mut parameters)?;
+    }
+    layers.extend([parameters, Layer::of(code, "code")]);
+    if has_hosts {
+        from_files(&mut layers).await?;
+    }
+    let mut merged = merge(layers, common)?;
+    if has_hosts {
+        into_url(&mut merged.engine, &mut url);
+    }
+    url.settings = std::mem::take(&mut merged.engine);
+    Ok((url, merged))
 }
 
 /// Refuses a deployment that gives less than was required, and attestations of what is no rule of it.
@@ -151,19 +196,4 @@ fn check(guarantees: &Guarantees, common: &Common) -> Result<()> {
             Err(Error::new(ErrorKind::Refused, message).with_engine(guarantees.engine().to_owned()))
         }
     }
-}
-
-/// Takes the URL apart. A `/` or `?` in a password that is not percent-encoded
-/// ends the hosts early, and the start of the password is then taken for a port,
-/// which an error would show.
-fn parse(url: &str) -> Result<EngineUrl> {
-    EngineUrl::parse(url).map_err(|e| {
-        let Some((_, rest)) = url.split_once("//") else { return e };
-        let authority = rest.split(['/', '?']).next().unwrap_or(rest);
-        if authority.contains('@') || !rest.contains('@') {
-            return e;
-        }
-        let message = "the hosts of a lock URL end at the first `/` or `?`; in a user or password write `%2F` or `%3F`";
-        Error::new(ErrorKind::InvalidConfig, message)
-    })
 }

@@ -20,6 +20,12 @@ const KNOWN: [Known; 2] = [
     Known { schemes: &["sqlite"], feature: "sqlite", connect: SQLITE },
 ];
 
+/// The name of the engine's table in a configuration file, and in its variables.
+pub(crate) fn table_of(scheme: &str) -> &str {
+    let known = KNOWN.iter().find(|known| known.schemes.contains(&scheme));
+    known.map(|known| known.feature).filter(|feature| !feature.is_empty()).unwrap_or(scheme)
+}
+
 /// The schemes that lead somewhere, each with how.
 pub(crate) fn compiled_in() -> impl Iterator<Item = (&'static str, Connect)> {
     KNOWN

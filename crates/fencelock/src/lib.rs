@@ -5,11 +5,13 @@
 )]
 
 mod builder;
+mod config;
 mod engines;
 mod merge;
 mod registry;
 
 pub use builder::Builder;
+pub use config::{Config, Environment};
 #[doc(inline)]
 pub use fencelock_core::*;
 /// The engine on SQL databases, with its own configuration and its gate.
@@ -32,12 +34,17 @@ pub use registry::{Connecting, Registry, Target};
 /// | parameter | value | see |
 /// |---|---|---|
 /// | `ttl` | `30s` | [`Builder::ttl`] |
-/// | `wait_at_most` | `5s` | [`Builder::wait_at_most`] |
+/// | `wait_at_most` | `5s`, `forever` | [`Builder::wait_at_most`] |
 /// | `max_hold` | `10m` | [`Builder::max_hold`] |
 /// | `lock_delay` | `2s` | [`Builder::lock_delay`] |
 /// | `require` | `advisory`, `leased`, `fenced`, `replicated` | [`Builder::require`] |
+/// | `require_capability` | capabilities, comma separated | [`Builder::require_capability`] |
 /// | `attest` | rule ids, comma separated | [`Builder::attest`] |
+/// | `clock_drift` | parts per million | [`Builder::clock_drift`] |
 /// | `holder` | who this program says it is | [`Builder::holder`] |
+/// | `username`, `password`, `password_file` | where there are hosts | [`Config`](Config#passwords) |
+///
+/// In a user or password before the hosts `/`, `?`, `@` and `#` are written `%2F`, `%3F`, `%40` and `%23`.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {

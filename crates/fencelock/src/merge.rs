@@ -1,6 +1,7 @@
 //! Where settings come together: the only place that knows which one counts.
 
-use fencelock_core::{AcquireOptions, Capability, ClientBuilder, Level, Result, Settings, Wait};
+use crate::config::{Layer, Origins, ids};
+use fencelock_core::{AcquireOptions, Capability, ClientBuilder, Error, Level, Result, Settings, Wait};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,29 +27,69 @@ pub(crate) struct Merged {
     pub(crate) defaults: AcquireOptions,
     /// What is left for the engine.
     pub(crate) engine: Settings,
+    /// Where each setting that counts was written.
+    pub(crate) origins: Origins,
 }
 
 /// Puts the `layers` together, weakest first, and `code` over all of them.
-pub(crate) fn merge(layers: impl IntoIterator<Item = Settings>, code: Common) -> Result<Merged> {
-    let mut engine = Settings::default();
-    let mut attest = Vec::new();
+pub(crate) fn merge(layers: impl IntoIterator<Item = Layer>, code: Common) -> Result<Merged> {
+    let (mut engine, mut origins) = (Settings::default(), Origins::default());
+    let (mut attest, mut capabilities) = (Vec::new(), Vec::new());
     for mut layer in layers {
-        // Attestations of all places count together; anything else replaces.
-        attest.extend(ids(layer.text("attest")));
-        engine.overlay(layer);
+        // Lists of all places count together; anything else replaces.
+        attest.extend(ids(layer.settings.text("attest")));
+        capabilities.extend(take_capabilities(&mut layer.settings)?);
+        engine.overlay(layer.settings);
+        origins.overlay(layer.origins);
     }
-    let mut common = Common::take(&mut engine)?.overlaid(code);
+    let mut common = Common::take(&mut engine)?.overlaid(code, &mut origins);
     attest.append(&mut common.attest);
     attest.sort();
     attest.dedup();
     common.attest = attest;
-    let defaults = common.options().checked()?;
-    Ok(Merged { common, defaults, engine })
+    common.capabilities.append(&mut capabilities);
+    let defaults = common.options().checked().map_err(|e| origins.locate(e))?;
+    Ok(Merged { common, defaults, engine, origins })
 }
 
-fn ids(text: Option<String>) -> Vec<String> {
-    let text = text.unwrap_or_default();
-    text.split(',').map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned).collect()
+const CAPABILITIES: [(&str, Capability); 4] = [
+    ("fifo", Capability::Fifo),
+    ("notified_waiting", Capability::NotifiedWaiting),
+    ("push_loss", Capability::PushLoss),
+    ("in_store_guard", Capability::InStoreGuard),
+];
+
+fn capability(text: &str) -> Option<Capability> {
+    CAPABILITIES.iter().find(|(name, _)| *name == text).map(|(_, capability)| *capability)
+}
+
+fn take_capabilities(settings: &mut Settings) -> Result<Vec<Capability>> {
+    const KEY: &str = "require_capability";
+    let named: Option<Vec<_>> = ids(settings.clone().text(KEY)).iter().map(|name| capability(name)).collect();
+    if let Some(named) = named {
+        settings.text(KEY);
+        return Ok(named);
+    }
+    // Tells the place and the nearest one.
+    settings.choice(KEY, &CAPABILITIES.map(|(name, _)| name))?;
+    Ok(Vec::new())
+}
+
+/// Refuses one value of `require_capability`, written at `place`, that is none.
+pub(crate) fn check_capability(text: &str, place: &str) -> Result<()> {
+    let mut one = Settings::default();
+    one.set("require_capability", text, place.to_owned());
+    take_capabilities(&mut one).map(drop)
+}
+
+fn take_wait(settings: &mut Settings) -> Result<Option<Wait>> {
+    const KEY: &str = "wait_at_most";
+    if settings.clone().text(KEY).as_deref() == Some("forever") {
+        settings.text(KEY);
+        return Ok(Some(Wait::Forever));
+    }
+    let or_forever = |e: Error| Error::new(e.kind(), format!("{}; or `forever`", e.message()));
+    Ok(settings.duration(KEY).map_err(or_forever)?.map(Wait::AtMost))
 }
 
 impl Common {
@@ -58,18 +99,28 @@ impl Common {
         Ok(Self {
             holder: settings.text("holder").map(Into::into),
             ttl: settings.duration("ttl")?,
-            wait: settings.duration("wait_at_most")?.map(Wait::AtMost),
+            wait: take_wait(settings)?,
             max_hold: settings.duration("max_hold")?,
             lock_delay: settings.duration("lock_delay")?,
-            clock_drift: None,
+            clock_drift: settings.number("clock_drift")?,
             require: settings.choice("require", &levels)?.map(str::parse).transpose()?,
-            capabilities: Vec::new(),
-            // Taken layer by layer before; asked for again so that a misspelt one is told of it.
+            // Taken layer by layer before; asked for again so that a misspelt one is told of them.
+            capabilities: take_capabilities(settings)?,
             attest: ids(settings.text("attest")),
         })
     }
 
-    fn overlaid(mut self, top: Self) -> Self {
+    fn overlaid(mut self, top: Self, origins: &mut Origins) -> Self {
+        for (key, counts) in [
+            ("ttl", top.ttl.is_some()),
+            ("max_hold", top.max_hold.is_some()),
+            ("lock_delay", top.lock_delay.is_some()),
+            ("clock_drift", top.clock_drift.is_some()),
+        ] {
+            if counts {
+                origins.forget(key);
+            }
+        }
         self.capabilities.extend(top.capabilities);
         self.attest.extend(top.attest);
         Self {
@@ -103,5 +154,15 @@ impl Common {
         options.max_hold = self.max_hold.or(options.max_hold);
         options.lock_delay = self.lock_delay.unwrap_or(options.lock_delay);
         options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_called_what_they_print() {
+        assert!(CAPABILITIES.iter().all(|(name, capability)| *name == capability.to_string()));
     }
 }

@@ -18,6 +18,7 @@ type Factory = Arc<dyn Fn(Target) -> Connecting + Send + Sync>;
 #[non_exhaustive]
 pub struct Target {
     /// The URL. Its settings are the engine's own; the common ones have been taken out.
+    /// Where there are hosts, user and password are those that count, wherever they were written.
     pub url: EngineUrl,
     /// The rules that the configuration attests, for [`Guarantees::attest`](crate::Guarantees::attest).
     pub attest: Vec<String>,
@@ -89,6 +90,15 @@ impl Registry {
     /// The schemes that lead to an engine, in alphabetical order.
     pub fn schemes(&self) -> impl Iterator<Item = &str> {
         self.factories.keys().map(String::as_str)
+    }
+
+    /// The engines that may be configured: those that are here, and those that were left out.
+    pub(crate) fn engines(&self) -> Vec<String> {
+        let schemes = self.schemes().chain(engines::left_out().map(|(scheme, _)| scheme));
+        let mut names: Vec<_> = schemes.map(|scheme| engines::table_of(scheme).to_owned()).collect();
+        names.sort();
+        names.dedup();
+        names
     }
 
     /// Makes the engine that the target's scheme leads to.

@@ -1,0 +1,74 @@
+//! User and password, wherever they were written, on their way into the URL.
+
+use super::layer::{Layer, invalid, placed};
+use fencelock_core::{EngineUrl, Error, ErrorKind, Result, Settings};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// No password is longer; what is, is another file.
+const LONGEST: u64 = 64 * 1024;
+
+/// Moves user and password of the URL into its layer, where they count as parameters.
+pub(crate) fn from_url(url: &mut EngineUrl, layer: &mut Layer) -> Result<()> {
+    let place = "URL";
+    for (key, value) in
+        [("username", url.user.take()), ("password", url.password.take().map(|password| password.reveal().to_owned()))]
+    {
+        let Some(value) = value else { continue };
+        if layer.has(key) {
+            return Err(invalid(format!("the URL has a `{key}` twice: before the hosts and as a parameter")));
+        }
+        layer.set(key, value, place);
+    }
+    Ok(())
+}
+
+/// Replaces `password_file` by what the file holds. Only the strongest layer that
+/// has a password counts, so only its file is read.
+pub(crate) async fn from_files(layers: &mut [Layer]) -> Result<()> {
+    let mut found = false;
+    for layer in layers.iter_mut().rev() {
+        let (password, file) = (layer.has("password"), layer.has("password_file"));
+        if !password && !file {
+            continue;
+        }
+        let place = layer.origins.of("password_file").unwrap_or_default().to_owned();
+        let path = layer.settings.text("password_file").unwrap_or_default();
+        if found {
+            layer.settings.secret("password");
+        } else if password && file {
+            return Err(invalid(format!("{place}: `password_file` and `password` exclude each other")));
+        } else if file {
+            let reading = tokio::task::spawn_blocking(move || read(Path::new(&path)));
+            let stopped = |_| Error::new(ErrorKind::Unavailable, "the runtime ended");
+            let read = reading.await.map_err(stopped)?.map_err(|e| placed(&place, e))?;
+            layer.set("password", read, &place);
+        }
+        found = true;
+    }
+    Ok(())
+}
+
+/// Puts user and password where engines look for them.
+pub(crate) fn into_url(settings: &mut Settings, url: &mut EngineUrl) {
+    url.user = settings.text("username");
+    url.password = settings.secret("password");
+}
+
+/// A password without the line end after it. Errors name the file, never what is in it.
+fn read(path: &Path) -> Result<String> {
+    let shown = path.display();
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes));
+    read.map_err(|e| invalid(format!("`password_file`: cannot read `{shown}`: {e}")))?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(invalid(format!("`password_file`: `{shown}` is too long for a password")));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| invalid(format!("`password_file`: `{shown}` is not UTF-8")))?;
+    let line = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
+    if line.is_empty() {
+        return Err(invalid(format!("`password_file`: `{shown}` is empty")));
+    }
+    Ok(line.to_owned())
+}

@@ -1,0 +1,152 @@
+//! The reference file is right: it parses, it has every key there is, and no value in it is the default.
+
+use super::{Config, Layer, keys};
+use crate::merge::{Common, Merged, merge};
+use crate::{Registry, Target};
+use fencelock_core::{Capability, Error, ErrorKind, Level, Settings, Wait};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use toml::de::{DeTable, DeValue};
+
+const TEXT: &str = include_str!("../../reference.toml");
+
+/// With the keys that are commented out, since no engine on a file takes them.
+fn text() -> String {
+    let with = |text: String, key: &&str| text.replace(&format!("\n#{key} ="), &format!("\n{key} ="));
+    keys::names().filter(|key| keys::is_credential(key)).fold(TEXT.to_owned(), |text, key| with(text, &key))
+}
+
+/// The keys of `[lock]`, and of each engine's table.
+fn written() -> (BTreeSet<String>, BTreeMap<String, BTreeSet<String>>) {
+    let text = text();
+    let root = DeTable::parse(&text).unwrap();
+    let lock = root.get_ref().get("lock").unwrap().get_ref().as_table().unwrap();
+    let (mut common, mut tables) = (BTreeSet::new(), BTreeMap::new());
+    for (key, value) in lock {
+        let key = key.get_ref().to_string();
+        match value.get_ref() {
+            DeValue::Table(table) => {
+                tables.insert(key, table.keys().map(|key| key.get_ref().to_string()).collect());
+            }
+            _ => assert!(common.insert(key)),
+        }
+    }
+    (common, tables)
+}
+
+fn url_of(scheme: &str) -> String {
+    match scheme {
+        "memory" => "memory:".to_owned(),
+        "sqlite" => "sqlite:locks.db".to_owned(),
+        server => format!("{server}://127.0.0.1:1"),
+    }
+}
+
+/// The keys that an engine knows, which it tells when it meets one that is like none of them.
+async fn known_to(scheme: &str) -> BTreeSet<String> {
+    let odd = "z".repeat(64);
+    let e = crate::builder(url_of(scheme)).set(&odd, "").connect().await.unwrap_err();
+    let all = e.message().split_once("; there are: ").unwrap_or_else(|| panic!("{scheme}: {e}")).1;
+    all.split(", ").filter(|key| keys::kind(key).is_none()).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_common_key_is_in_it() {
+    assert_eq!(written().0, keys::names().map(str::to_owned).collect());
+}
+
+#[tokio::test]
+async fn every_key_of_every_engine_is_in_it() {
+    let (_, tables) = written();
+    let mut known = BTreeMap::<String, BTreeSet<String>>::new();
+    for scheme in Registry::builtin().schemes() {
+        let table = crate::engines::table_of(scheme).to_owned();
+        known.entry(table).or_default().extend(known_to(scheme).await);
+    }
+    for (engine, keys) in &known {
+        assert_eq!(tables.get(engine).cloned().unwrap_or_default(), *keys, "[lock.{engine}] in reference.toml");
+    }
+    let engines = Registry::builtin().engines();
+    assert!(tables.keys().all(|table| engines.contains(table)), "{tables:?}");
+}
+
+#[test]
+fn every_key_has_its_default_in_the_comment_and_another_value() {
+    let mut comment = String::new();
+    for line in text().lines() {
+        match (line.strip_prefix('#'), line.split_once(" = ")) {
+            (Some(words), _) => comment.push_str(words),
+            (None, Some((key, value))) => {
+                let told = comment.split("Default ").nth(1);
+                let default = told.and_then(|told| told.split(['.', ',']).next());
+                let none = comment.to_lowercase().contains("no default") || comment.contains("by default");
+                assert!(default.is_some() || none, "the comment on `{key}` does not tell the default: {comment}");
+                assert_ne!(default, Some(value), "`{key}` has its default");
+            }
+            // One comment may be for several keys in a row.
+            (None, None) => comment.clear(),
+        }
+    }
+}
+
+fn merged(text: &str) -> Merged {
+    let config = Config::from_toml(text, "reference.toml").unwrap();
+    let tables = config.tables.into_iter().map(|table| table.layer);
+    merge(std::iter::once(config.common).chain(tables), Common::default()).unwrap()
+}
+
+#[test]
+fn every_common_value_is_read() {
+    let Merged { common, defaults, engine, .. } = merged(TEXT);
+    let s = Duration::from_secs;
+    assert_eq!(common.require, Some(Level::Fenced));
+    assert_eq!(common.capabilities, [Capability::NotifiedWaiting, Capability::InStoreGuard]);
+    assert_eq!(common.attest, ["sqlite.local_file"]);
+    assert_eq!((common.clock_drift, common.holder.as_deref()), (Some(20_000), Some("billing")));
+    assert_eq!((defaults.ttl, defaults.wait), (s(20), Wait::AtMost(s(5))));
+    assert_eq!((defaults.max_hold, defaults.lock_delay), (Some(s(3600)), s(2)));
+    let mut engine = engine;
+    assert_eq!(engine.text("url").as_deref(), Some("sqlite:/var/lib/app/locks.db"));
+    let url = Config::from_toml(TEXT, "reference.toml").unwrap().take_url().0.unwrap();
+    assert_eq!((url.scheme.as_str(), url.path.as_str()), ("sqlite", "/var/lib/app/locks.db"));
+}
+
+#[tokio::test]
+async fn user_and_password_are_read() {
+    let registry = Registry::builtin().with("mine", |target: Target| async move {
+        let url = target.url;
+        let password = url.password.as_ref().map(fencelock_core::Secret::reveal);
+        assert_eq!((url.user.as_deref(), password), (Some("app"), Some("…")));
+        Err(Error::new(ErrorKind::Denied, "it was asked"))
+    });
+    let without = text().replace("password_file = ", "#password_file = ");
+    let both = Config::from_toml(text(), "r").unwrap().with_url("mine://host").builder().registry(registry.clone());
+    assert!(both.connect().await.unwrap_err().message().contains("exclude each other"));
+    let one = Config::from_toml(without, "r").unwrap().with_url("mine://host").builder().registry(registry);
+    assert_eq!(one.connect().await.unwrap_err().kind(), ErrorKind::Denied);
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn every_value_for_sqlite_is_read() {
+    use fencelock_sql::sqlite::SqliteConfig;
+    let config = Config::from_toml(TEXT, "reference.toml").unwrap();
+    let table = config.tables.into_iter().find(|table| table.engine == "sqlite").unwrap().layer;
+    let read = |settings: Settings| {
+        let mut url = fencelock_core::EngineUrl::parse("sqlite:locks.db").unwrap();
+        url.settings = settings;
+        format!("{:?}", SqliteConfig::from_url(&url).unwrap())
+    };
+    let all = read(table.settings);
+    for value in ["request_timeout: 4s", "busy_timeout: 200ms", "Extra", "token_base: 1000", "create: false"] {
+        assert!(all.contains(value), "{value}: {all}");
+    }
+    let mut layer = Layer::default();
+    let default = read(layer.settings.clone());
+    for line in TEXT.split("[lock.sqlite]").last().unwrap().lines().filter(|line| !line.starts_with('#')) {
+        let Some((key, value)) = line.split_once(" = ") else { continue };
+        layer.settings = Settings::default();
+        layer.set(key, value.trim_matches('"'), "reference.toml");
+        assert_ne!(read(layer.settings.clone()), default, "`{key}` has its default");
+    }
+}
