@@ -1,0 +1,244 @@
+//! The command line as the user types it.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
+use fencelock::Level;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  64  the command line is wrong
+  69  the lock service did not answer, or cannot do this
+  70  an error in the engine
+  71  an error of the system
+  75  somebody else holds the lock (run)
+  76  the lock was lost (run)
+  77  the lock service denies access
+  78  the configuration is wrong
+  79  the deployment gives less than the required level";
+
+const EXAMPLES: &str = "\
+Examples:
+  fencelock run --url sqlite:/var/lib/locks.db nightly -- backup.sh
+  export FENCELOCK_URL=sqlite:/var/lib/locks.db
+  fencelock run --no-wait --max-hold 1h nightly -- backup.sh
+  fencelock status nightly
+  fencelock check --require fenced";
+
+const RUN_HELP: &str = "\
+The command runs in a process group of its own and sees FENCELOCK_NAME and
+FENCELOCK_TOKEN, the fencing token: give that number to the resource that the
+lock protects, and let it refuse smaller ones. The lock is renewed until the
+command and everything it left in its process group have ended. INT, TERM, HUP,
+QUIT, USR1 and USR2 are passed on to the whole group.
+
+If the lock is lost, the group gets TERM at once and KILL after the grace of
+--kill-after; nobody else is granted the lock before that. If it was taken away
+(`fencelock release --force`), the group gets KILL at once. The group is also
+killed if fencelock itself is killed, or stopped for too long. What leaves the
+process group (setsid, job control of an interactive shell) is out of reach.
+
+Examples:
+  fencelock run nightly -- backup.sh --all
+  fencelock run --no-wait --conflict-exit-code 0 nightly -- backup.sh
+  fencelock run --wait 5m --ttl 10s --max-hold 1h deploy/web -- make deploy
+  fencelock run --require fenced ledger -- sh -c 'post --fence $FENCELOCK_TOKEN'
+
+Exit codes: the command's own; 128 + n if signal n ended it; and
+  64  the command line is wrong
+  69  the lock service did not answer
+  70  an error in the engine
+  71  an error of the system
+  75  somebody else holds the lock (see --conflict-exit-code)
+  76  the lock was lost, even if the command succeeded
+  77  the lock service denies access
+  78  the configuration is wrong
+  79  the deployment gives less than --require
+  126 the command cannot be run
+  127 the command was not found
+  128 + n  signal n ended the wait (130: Ctrl-C)";
+
+/// Distributed locks for the shell: run a command while holding a lock, see who holds what.
+#[derive(Debug, Parser)]
+#[command(name = "fencelock", version, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+#[command(max_term_width = 100, arg_required_else_help = false)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) options: Options,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command may say.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The lock service: `sqlite:PATH`, … Prefer the variable if the URL has a password, since others see command lines.
+    #[arg(long, global = true, env = "FENCELOCK_URL", hide_env_values = true, value_name = "URL")]
+    pub(crate) url: Option<String>,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command while holding a lock.
+    #[command(after_help = RUN_HELP)]
+    Run(Run),
+    /// Show who holds a lock.
+    Status(Status),
+    /// List the held locks.
+    List(List),
+    /// Show what the lock service guarantees in its actual deployment, rule by rule.
+    #[command(after_help = "Exits with 79 if the deployment gives less than is required.")]
+    Check(Check),
+    /// Show what each engine guarantees at most, by deployment.
+    Guarantees(Json),
+    /// Take a lock away from its holder.
+    #[command(after_help = "\
+The holder is told, and `fencelock run` kills its command at once; but a holder
+that is paused or cut off works on until it is told. Only a resource that checks
+fencing tokens refuses its late effects, once the next holder has used a newer one.")]
+    Release(Release),
+    /// Print a completion script for a shell.
+    #[command(after_help = "Example: fencelock completions bash > /etc/bash_completion.d/fencelock")]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a directory.
+    Man {
+        /// The directory, which must exist.
+        directory: PathBuf,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// The lock's name: 1 to 512 bytes.
+    pub(crate) name: String,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+    /// How long the lock outlives a holder that has vanished: 50ms to 7days.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub(crate) ttl: Option<Duration>,
+    /// How long to wait for another holder, or `forever`; 30s unless configured.
+    #[arg(long, value_name = "DURATION", value_parser = parse_wait, conflicts_with = "no_wait")]
+    pub(crate) wait: Option<Patience>,
+    /// Do not wait for another holder.
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+    /// The longest that the command may run; the lock is then lost and the command stopped.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub(crate) max_hold: Option<Duration>,
+    /// The exit code when somebody else holds the lock.
+    #[arg(long, value_name = "CODE", default_value_t = crate::exit::CONTENDED)]
+    pub(crate) conflict_exit_code: u8,
+    /// The time between TERM and KILL when the lock is lost.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "2s")]
+    pub(crate) kill_after: Duration,
+    /// A note that others see beside the lock, 1024 bytes at most.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+    /// Run only if the deployment gives this level.
+    #[arg(long, value_name = "LEVEL", value_parser = level())]
+    pub(crate) require: Option<Level>,
+    /// Who holds the lock, as others see it; `host:process id` unless configured.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) holder: Option<String>,
+}
+
+/// How long to wait for another holder.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    AtMost(Duration),
+    Forever,
+}
+
+fn parse_wait(text: &str) -> Result<Patience, humantime::DurationError> {
+    if text == "forever" { Ok(Patience::Forever) } else { humantime::parse_duration(text).map(Patience::AtMost) }
+}
+
+fn level() -> impl TypedValueParser<Value = Level> {
+    PossibleValuesParser::new(Level::ALL.map(Level::as_str)).try_map(|text| text.parse::<Level>())
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    /// The lock's name.
+    pub(crate) name: String,
+    /// Exit with 1 if nobody holds it.
+    #[arg(long)]
+    pub(crate) exit_code: bool,
+    #[command(flatten)]
+    pub(crate) json: Json,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct List {
+    /// Only locks whose names begin with this.
+    #[arg(default_value = "", hide_default_value = true)]
+    pub(crate) prefix: String,
+    #[command(flatten)]
+    pub(crate) json: Json,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    /// The level that is required.
+    #[arg(long, value_name = "LEVEL", value_parser = level())]
+    pub(crate) require: Option<Level>,
+    #[command(flatten)]
+    pub(crate) json: Json,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Release {
+    /// The lock's name.
+    pub(crate) name: String,
+    /// Take it away from whoever holds it. There is no other way to release somebody else's lock.
+    #[arg(long, required = true)]
+    pub(crate) force: bool,
+    /// Do not ask.
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Json {
+    /// Answer in JSON.
+    #[arg(long = "json")]
+    pub(crate) wanted: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_the_dashes_is_the_command() {
+        let cli = Cli::try_parse_from(["fencelock", "run", "--wait", "forever", "n", "--", "c", "--ttl", "x"]).unwrap();
+        let Command::Run(run) = cli.command else { panic!("not a run") };
+        assert_eq!(run.command, ["c", "--ttl", "x"]);
+        assert!(matches!(run.wait, Some(Patience::Forever)));
+        assert!(Cli::try_parse_from(["fencelock", "run", "n", "c"]).is_err());
+    }
+
+    #[test]
+    fn debug_output_hides_the_url() {
+        let cli = Cli::try_parse_from(["fencelock", "--url", "x://u:secret@h", "list"]).unwrap();
+        assert!(!format!("{cli:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,33 @@
+//! From what the user said to a connected client.
+
+use crate::args::Options;
+use fencelock::{Builder, Error, ErrorKind, Level, LockClient, Result};
+
+/// What one command asks of the client beyond what every command may say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) require: Option<Level>,
+    pub(crate) holder: Option<&'a str>,
+}
+
+/// The connected client. The one place where configuration comes in.
+pub(crate) async fn client(options: &Options, wanted: Wanted<'_>) -> Result<LockClient> {
+    let mut builder = builder(options)?;
+    if let Some(level) = wanted.require {
+        builder = builder.require(level);
+    }
+    if let Some(holder) = wanted.holder {
+        builder = builder.holder(holder);
+    }
+    builder.connect().await
+}
+
+fn builder(options: &Options) -> Result<Builder> {
+    match &options.url {
+        Some(url) => Ok(fencelock::builder(url)),
+        None => {
+            let message = "no lock service: give `--url` or set FENCELOCK_URL, to `sqlite:locks.db` for instance";
+            Err(Error::new(ErrorKind::InvalidConfig, message))
+        }
+    }
+}

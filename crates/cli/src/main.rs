@@ -1,0 +1,26 @@
+//! The command line of fencelock: `fencelock run NAME -- COMMAND`, and what an operator needs beside it.
+
+mod args;
+mod check;
+mod commands;
+mod connect;
+mod exit;
+mod logging;
+mod output;
+mod papers;
+mod progress;
+mod status;
+mod table;
+
+#[cfg(unix)]
+mod run;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    #[cfg(unix)]
+    if let Some(code) = run::played_a_part() {
+        return ExitCode::from(code);
+    }
+    ExitCode::from(commands::main())
+}

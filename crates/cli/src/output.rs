@@ -1,0 +1,89 @@
+//! What is written to the terminal, and how.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::time::{Duration, SystemTime};
+
+/// Tells the user something on standard error. That nobody can read it is no reason to fail.
+pub(crate) fn say(message: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "fencelock: {message}");
+}
+
+/// Writes an answer to standard output. A reader that has gone away, as in `… | head`, is no error.
+pub(crate) fn answer(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// Writes a JSON value and a line end to standard output.
+pub(crate) fn answer_json(value: &serde_json::Value) -> io::Result<()> {
+    answer(&format!("{value:#}\n"))
+}
+
+/// Text that others chose, made harmless for a terminal: no control characters.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// A duration for people: whole seconds from one second on.
+pub(crate) fn human(duration: Duration) -> String {
+    let rounded = if duration < Duration::from_secs(1) {
+        Duration::from_millis(u64::from(duration.subsec_millis()))
+    } else {
+        Duration::from_secs(duration.as_secs())
+    };
+    humantime::format_duration(rounded).to_string()
+}
+
+/// The time `ago`, in UTC by this host's clock.
+pub(crate) fn since(ago: Duration) -> Option<String> {
+    SystemTime::now().checked_sub(ago).map(|then| humantime::format_rfc3339_seconds(then).to_string())
+}
+
+/// Milliseconds, as JSON has them.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Columns of text, each as wide as its widest cell.
+pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        let line: Vec<_> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text.push_str(line.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_cannot_move_the_cursor() {
+        assert_eq!(clean("a\x1b[2Jb\nc\u{9b}d"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d");
+    }
+
+    #[test]
+    fn durations_are_short() {
+        assert_eq!(human(Duration::from_nanos(1_500_000_000)), "1s");
+        assert_eq!(human(Duration::from_nanos(20_900_000)), "20ms");
+        assert_eq!(human(Duration::ZERO), "0s");
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let row = |a: &str, b: &str| [a.to_owned(), b.to_owned()];
+        assert_eq!(columns(&[row("name", "x"), row("größe", "")]), "name   x\ngröße\n");
+    }
+}

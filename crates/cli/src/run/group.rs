@@ -1,0 +1,128 @@
+//! The command's process group.
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
+use std::time::Duration;
+
+/// How long the server keeps the lock closed after the holder's deadline: the
+/// grace between TERM and KILL, what the two clocks may differ by in that time,
+/// and the time that processes take to die.
+pub(super) fn lock_delay(grace: Duration) -> Duration {
+    let drift = grace / 50;
+    grace.saturating_add(drift).saturating_add(Duration::from_millis(250))
+}
+
+/// A process group, by its leader.
+///
+/// The number stays the group's for as long as the leader is not reaped or the
+/// group has another member; only in that time is it safe to signal.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Group(Pid);
+
+impl Group {
+    pub(super) fn new(leader: Pid) -> Self {
+        Self(leader)
+    }
+
+    pub(super) fn leader(self) -> Pid {
+        self.0
+    }
+
+    /// Signals every process of the group. What is gone needs no signal.
+    ///
+    /// # Errors
+    /// If there is a process that we may not signal.
+    pub(super) fn signal(self, signal: Signal) -> Result<(), Errno> {
+        match rustix::process::kill_process_group(self.0, signal) {
+            Err(Errno::SRCH) => Ok(()),
+            sent => sent,
+        }
+    }
+
+    /// Whether no process of the group is left, dead ones that nobody reaped included.
+    pub(super) fn is_gone(self) -> bool {
+        rustix::process::test_kill_process_group(self.0) == Err(Errno::SRCH)
+    }
+
+    /// The processes of the group that are alive; `None` where the system does not tell.
+    ///
+    /// A list made while processes come and go can miss one: a hint that the
+    /// group is empty, to be confirmed by [`is_gone`](Self::is_gone).
+    pub(super) fn members(self) -> Option<Members> {
+        let mut members = Members { alive: Vec::new(), dead: Vec::new() };
+        for pid in processes()? {
+            if group_of(pid) == Some(self.0.as_raw_nonzero().get()) {
+                if is_alive(pid) { members.alive.push(pid) } else { members.dead.push(pid) }
+            }
+        }
+        Some(members)
+    }
+}
+
+/// The processes of a group.
+#[derive(Debug)]
+pub(super) struct Members {
+    pub(super) alive: Vec<Pid>,
+    /// Those that have ended and that their parent has not reaped.
+    pub(super) dead: Vec<Pid>,
+}
+
+/// The number of the process's group; 0 for one in another namespace, which
+/// rustix takes for impossible.
+fn group_of(pid: Pid) -> Option<i32> {
+    nix::unistd::getpgid(Some(number(pid))).ok().map(nix::unistd::Pid::as_raw)
+}
+
+fn number(pid: Pid) -> nix::unistd::Pid {
+    nix::unistd::Pid::from_raw(pid.as_raw_nonzero().get())
+}
+
+/// All processes that this one can see, from `/proc`.
+fn processes() -> Option<impl Iterator<Item = Pid>> {
+    let entries = std::fs::read_dir("/proc").ok().filter(|_| cfg!(target_os = "linux"))?;
+    Some(entries.flatten().filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)))
+}
+
+/// `proc_pid_stat(5)`: the fields after the name, which ends at the last parenthesis: state, parent, …
+fn stat(pid: Pid) -> Option<(char, i32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let mut fields = stat.get(stat.rfind(')')?.checked_add(1)?..)?.split_ascii_whitespace();
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+fn is_alive(pid: Pid) -> bool {
+    stat(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
+}
+
+/// Whether nobody is there who could continue this process's own group if it
+/// stopped: no member has a parent in another group of the same session.
+/// (`setpgid(2)` calls such a group orphaned.)
+pub(super) fn we_are_orphaned() -> bool {
+    let (own, session) = (nix::unistd::getpgrp().as_raw(), nix::unistd::getsid(None));
+    let Some(processes) = processes() else { return false };
+    !processes.filter(|pid| group_of(*pid) == Some(own)).any(|pid| {
+        let parent = stat(pid).and_then(|(_, parent)| Pid::from_raw(parent));
+        parent.is_some_and(|parent| {
+            group_of(parent).is_some_and(|group| group != own) && nix::unistd::getsid(Some(number(parent))) == session
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_stays_closed_for_longer_than_the_grace() {
+        assert_eq!(lock_delay(Duration::ZERO), Duration::from_millis(250));
+        assert_eq!(lock_delay(Duration::from_secs(2)), Duration::from_millis(2290));
+        assert_eq!(lock_delay(Duration::MAX), Duration::MAX);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn this_process_is_in_its_own_group() {
+        let members = Group::new(Pid::from_raw(nix::unistd::getpgrp().as_raw()).unwrap()).members().unwrap();
+        assert!(members.alive.contains(&rustix::process::getpid()));
+    }
+}

@@ -1,0 +1,134 @@
+//! `fencelock run`: a command under a lock.
+//!
+//! Three processes take part, all of this program: the *supervisor*, which
+//! holds the lock; the *command*, which sets itself up in a process group of its
+//! own and then becomes what the user asked for; and the *watchdog*, in a
+//! session of its own, which stops the group at the lock's deadline even if the
+//! supervisor is stopped, and at once if the supervisor is killed.
+
+mod child;
+mod group;
+mod parts;
+mod signals;
+mod supervise;
+mod terminal;
+mod wait;
+mod watchdog;
+mod watching;
+
+use crate::args::{Options, Patience, Run};
+use crate::connect::{Wanted, client};
+use crate::exit::{self, Failure, Outcome};
+use crate::output::{clean, say};
+use crate::{commands, progress};
+use fencelock::{ErrorKind, LockClient, LockGuard, NamedLock};
+use signals::Signals;
+use std::time::Duration;
+use supervise::{End, Supervisor};
+
+pub(crate) use parts::played_a_part;
+
+/// The longest that leaving nothing behind may take at the end.
+const TIDY_UP: Duration = Duration::from_secs(2);
+
+/// `fencelock run NAME -- COMMAND`
+pub(crate) fn run(options: &Options, args: &Run) -> Outcome {
+    // Before any thread is made: a supervisor in the background must be able to
+    // take its terminal back and to write to it.
+    terminal::outlive_background();
+    commands::block_on(async {
+        let mut signals = Signals::new()?;
+        let wanted = Wanted { require: args.require, holder: args.holder.as_deref() };
+        let client = tokio::select! {
+            number = signals.ending() => return Ok(exit::signalled(number)),
+            client = client(options, wanted) => client?,
+        };
+        let outcome = with_client(&client, args, &mut signals).await;
+        // Only a wait that was given up, or an unanswered release, leaves anything to do.
+        let _ = tokio::time::timeout(TIDY_UP, client.close()).await;
+        outcome
+    })
+}
+
+async fn with_client(client: &LockClient, args: &Run, signals: &mut Signals) -> Outcome {
+    let lock = lock(client, args);
+    let acquired = tokio::select! {
+        biased;
+        number = signals.ending() => return Ok(exit::signalled(number)),
+        acquired = acquire(client, &lock, args) => acquired?,
+    };
+    match acquired {
+        Some(guard) => under(guard, lock.options().ttl, args, signals).await,
+        None => Ok(args.conflict_exit_code),
+    }
+}
+
+fn lock(client: &LockClient, args: &Run) -> NamedLock {
+    let mut lock = client.named(&args.name).lock_delay(group::lock_delay(args.kill_after));
+    if let Some(ttl) = args.ttl {
+        lock = lock.ttl(ttl);
+    }
+    match args.wait {
+        Some(Patience::AtMost(limit)) => lock = lock.wait_at_most(limit),
+        Some(Patience::Forever) => lock = lock.wait_forever(),
+        None => {}
+    }
+    if let Some(longest) = args.max_hold {
+        lock = lock.max_hold(longest);
+    }
+    if let Some(note) = &args.note {
+        lock = lock.note(note.as_str());
+    }
+    lock
+}
+
+/// `None` if somebody else holds it, and the user has been told.
+async fn acquire(client: &LockClient, lock: &NamedLock, args: &Run) -> Result<Option<LockGuard>, Failure> {
+    if args.no_wait {
+        let acquired = lock.try_acquire().await?;
+        if acquired.is_none() {
+            say(format_args!("{}: somebody else holds it", clean(&args.name)));
+        }
+        return Ok(acquired);
+    }
+    let acquired = tokio::select! {
+        biased;
+        acquired = lock.acquire() => acquired,
+        never = progress::show(client, &args.name) => match never {},
+    };
+    match acquired {
+        Ok(guard) => Ok(Some(guard)),
+        Err(e) if e.kind() == ErrorKind::Timeout => {
+            say(e);
+            Ok(None)
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Runs the command under the lock and gives the lock back.
+async fn under(guard: LockGuard, ttl: Duration, args: &Run, signals: &mut Signals) -> Outcome {
+    let end = match Supervisor::start(&guard, ttl, args, signals).await {
+        Ok(supervisor) => supervisor.watch().await,
+        Err(failure) => Err(failure),
+    };
+    let end = match end {
+        Ok(end) => end,
+        Err(failure) => {
+            // No process of the command is left, so the lock can go.
+            let _ = guard.release().await;
+            return Err(failure);
+        }
+    };
+    match end {
+        End::Lost => Ok(exit::LOST),
+        End::Command(code) => match guard.release().await {
+            Ok(()) => Ok(code),
+            Err(e) if e.kind() == ErrorKind::Lost => Err(e.into()),
+            Err(e) => {
+                say(e);
+                Ok(code)
+            }
+        },
+    }
+}
