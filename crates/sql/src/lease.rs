@@ -23,12 +23,25 @@ impl SqlLease {
     }
 }
 
+/// One renewal at once, for a caller who waits for it.
+struct AtOnce<'l>(&'l SqlLease);
+
 #[async_trait]
 impl Renew for SqlLease {
     async fn renew(&self, server_ttl: Duration) -> Result<Renewal> {
-        let renewed = self.store.renew(&self.claim, server_ttl).await?;
-        Ok(if renewed { Renewal::Renewed } else { Renewal::Refused })
+        self.store.renew(&self.claim, server_ttl, false).await.map(renewal)
     }
+}
+
+#[async_trait]
+impl Renew for AtOnce<'_> {
+    async fn renew(&self, server_ttl: Duration) -> Result<Renewal> {
+        self.0.store.renew(&self.0.claim, server_ttl, true).await.map(renewal)
+    }
+}
+
+const fn renewal(renewed: bool) -> Renewal {
+    if renewed { Renewal::Renewed } else { Renewal::Refused }
 }
 
 #[async_trait]
@@ -38,7 +51,7 @@ impl Lease for SqlLease {
     }
 
     async fn extend(&self, ttl: Duration, validity: &Validity) -> Result<()> {
-        extend_by_renewing(self, ttl, validity).await
+        extend_by_renewing(&AtOnce(self), ttl, validity).await
     }
 
     async fn release(self: Box<Self>) -> Result<()> {

@@ -282,3 +282,22 @@ async fn cancelled_and_timed_out_waiters_leave_nothing() {
     one.close().await;
     assert!(third.inspect("b").await.unwrap().is_none());
 }
+
+#[tokio::test]
+async fn renewals_that_go_together_are_told_apart() {
+    let file = File::new();
+    let client = file.client().await;
+    let mut guards = Vec::new();
+    for n in 0..200 {
+        guards.push(client.named(&format!("{n}'\"\\[é")).ttl(ms(900)).acquire().await.unwrap());
+    }
+    let other = file.client().await;
+    assert!(other.force_release("7'\"\\[é").await.unwrap());
+    assert!(other.force_release("8'\"\\[é").await.unwrap());
+    let thief = other.try_acquire("8'\"\\[é").await.unwrap().unwrap();
+    tokio::time::sleep(ms(1800)).await;
+    let lost: Vec<_> = (0..200).filter(|n| !guards[*n].is_held()).collect();
+    assert_eq!(lost, [7, 8]);
+    assert!(thief.is_held());
+    assert_eq!(other.list("").await.unwrap().len(), 199);
+}

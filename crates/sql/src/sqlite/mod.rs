@@ -7,6 +7,7 @@ mod frame;
 mod gate;
 mod opening;
 mod probe;
+mod renewals;
 mod schema;
 mod session;
 mod store;

@@ -4,6 +4,7 @@ use super::SqliteConfig;
 use super::failure::Failure;
 use super::frame::{Frame, unix_now};
 use super::opening::Opening;
+use super::renewals::Renewals;
 use super::session::Session;
 use crate::row::{Row, in_micros};
 use fencelock_core::{Claim, ClaimId, Clock, FencingToken, Guarantees, Hints, HolderInfo, LockName, Moment, Result};
@@ -22,8 +23,7 @@ const FOREIGN_VOID: Duration = Duration::from_secs(86_400);
 pub(crate) struct Store {
     opening: Arc<Opening>,
     commands: Session,
-    /// Its own connection: a renewal must not wait behind acquires.
-    renewals: Session,
+    renewals: Arc<Renewals>,
     #[cfg(target_os = "linux")]
     watch: super::watch::Watch,
 }
@@ -50,7 +50,7 @@ impl Store {
         drop(file);
         Ok(Self {
             commands: Session::new(Arc::clone(&opening), first),
-            renewals: Session::new(Arc::clone(&opening), second),
+            renewals: Renewals::new(Session::new(Arc::clone(&opening), second), opening.frame.clone()),
             opening,
             #[cfg(target_os = "linux")]
             watch: super::watch::Watch::new(&file),
@@ -136,18 +136,9 @@ impl Store {
         seat.rows(query).await.map(drop).map_err(|failure| told(failure, "look"))
     }
 
-    /// Counts the ttl anew, if the claim holds the lock.
-    pub(crate) async fn renew(&self, claim: &Claim, server_ttl: Duration) -> Result<bool> {
-        let mut seat = self.renewals.seat().await?;
-        let id = claim.id().to_bytes();
-        let query = sqlx::query(include_str!("sql/renew.sql"))
-            .bind(claim.name().as_str().as_bytes())
-            .bind(id.as_slice())
-            .bind(self.frame().now(claim.clock()))
-            .bind(in_micros(server_ttl))
-            .bind(self.frame().id());
-        let rows = seat.rows(query).await.map_err(|failure| told(failure, "renew"))?;
-        Ok(!rows.is_empty())
+    /// Counts the ttl anew, if the claim holds the lock; at once, or with other renewals.
+    pub(crate) async fn renew(&self, claim: &Claim, server_ttl: Duration, at_once: bool) -> Result<bool> {
+        self.renewals.renew(claim, server_ttl, at_once).await
     }
 
     /// Frees the lock if the claim has it.
@@ -219,6 +210,11 @@ impl Store {
         Ok(!rows.is_empty())
     }
 
+    #[cfg(test)]
+    pub(crate) fn renewals(&self) -> &Renewals {
+        &self.renewals
+    }
+
     fn wake(&self) {
         #[cfg(target_os = "linux")]
         self.watch.wake();
@@ -247,5 +243,42 @@ impl fmt::Debug for Store {
             .field("config", &self.opening.config)
             .field("frame", self.frame())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fencelock_core::{ErrorKind, Terms};
+
+    fn claim(n: usize) -> Claim {
+        let name = LockName::new(format!("{n} {}", "x".repeat(500))).unwrap();
+        Terms::new(name, Duration::from_secs(60)).mint().unwrap()
+    }
+
+    /// The page limit stands in for the disk's end: SQLite answers the same.
+    #[tokio::test]
+    async fn a_full_disk_is_a_definite_no_and_passes() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(SqliteConfig::new(directory.path().join("l.db"))).await.unwrap();
+        async fn limit(store: &Store, sql: &'static str) {
+            store.commands.seat().await.unwrap().rows(sqlx::query(sql)).await.unwrap();
+        }
+        limit(&store, "PRAGMA max_page_count = 20").await;
+        let mut refused = None;
+        for n in 0..500 {
+            let claim = claim(n);
+            if let Err(e) = store.acquire(&claim).await {
+                assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+                assert!(e.message().contains("full"), "{e}");
+                assert!(claim.was_sent() && !claim.is_unanswered());
+                refused = Some(claim);
+                break;
+            }
+        }
+        let refused = refused.unwrap();
+        assert!(store.look(refused.name(), refused.id(), refused.clock()).await.unwrap().row.is_none());
+        limit(&store, "PRAGMA max_page_count = 1000").await;
+        assert!(store.acquire(&refused).await.unwrap().is_some());
     }
 }

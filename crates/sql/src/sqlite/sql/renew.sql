@@ -1,4 +1,9 @@
--- ?1 name, ?2 claim, ?3 now, ?4 server ttl, ?5 frame
-UPDATE fencelock_locks SET expires_at = ?3 + ?4, ttl = ?4, boot_id = ?5
-WHERE name = ?1 AND claim_id = ?2 AND expires_at <> 0 AND (boot_id <> ?5 OR expires_at > ?3)
-RETURNING 1
+-- ?1 wishes as JSON: [[name, claim, now, server ttl], …], the first two in hexadecimal; ?2 frame
+UPDATE fencelock_locks AS l SET expires_at = w.now + w.ttl, ttl = w.ttl, boot_id = ?2
+FROM (
+  SELECT unhex(value ->> 0) AS name, unhex(value ->> 1) AS claim_id, value ->> 2 AS now, value ->> 3 AS ttl
+  FROM json_each(?1)
+) AS w
+WHERE l.name = w.name AND l.claim_id = w.claim_id AND l.expires_at <> 0
+  AND (l.boot_id <> ?2 OR l.expires_at > w.now)
+RETURNING claim_id
