@@ -108,6 +108,26 @@ async fn the_level_is_what_the_file_gives() {
 }
 
 #[tokio::test]
+#[cfg(target_os = "linux")]
+async fn a_second_name_of_the_file_takes_every_level_away() {
+    let file = File::new();
+    std::fs::write(&file.path, "").unwrap();
+    let second = file.path.with_extension("link");
+    std::fs::hard_link(&file.path, &second).unwrap();
+    let found = SqlLock::sqlite(SqliteConfig::new(&second)).await.unwrap().guarantees();
+    assert_eq!(found.level(), None);
+    assert!(found.require(Level::Advisory).unwrap_err().message().contains("sqlite.one_log"));
+
+    let file = File::new();
+    let symbolic = file.path.with_extension("symbolic");
+    std::os::unix::fs::symlink(&file.path, &symbolic).unwrap();
+    let (one, other) = (file.engine().await, SqlLock::sqlite(SqliteConfig::new(&symbolic)).await.unwrap());
+    let _held = granted(&one, &claim("a", ms(60_000))).await;
+    contended(&other, &claim("a", ms(1000))).await;
+    assert!(other.guarantees().rule_is("sqlite.one_log", RuleOutcome::Proved));
+}
+
+#[tokio::test]
 async fn a_replaced_file_is_seen_and_opened_anew() {
     let file = File::new();
     let engine = file.engine().await;

@@ -42,7 +42,7 @@ impl Failure {
     }
 
     pub(crate) fn of(cause: sqlx::Error) -> Self {
-        let mut failure = match code(&cause) {
+        let failure = match code(&cause) {
             Some(code) => Self::of_code(code),
             None => match &cause {
                 sqlx::Error::WorkerCrashed | sqlx::Error::Io(_) => {
@@ -57,8 +57,12 @@ impl Failure {
                 _ => Self::new(ErrorKind::Engine, "the client library failed"),
             },
         };
-        failure.error = failure.error.with_source(cause);
-        failure
+        failure.caused_by(cause)
+    }
+
+    pub(crate) fn caused_by(mut self, cause: sqlx::Error) -> Self {
+        self.error = self.error.with_source(cause);
+        self
     }
 
     /// The primary code is the lowest byte.

@@ -88,6 +88,26 @@ impl FileSystem {
     }
 }
 
+/// How `path` may be one of several names of a file, if it is: the log lies
+/// beside each name, so whoever comes by another has another log, and locks alone.
+#[cfg(target_os = "linux")]
+pub(crate) fn other_names(path: &Path) -> Option<&'static str> {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::NLINK).ok()?;
+    if found.stx_nlink > 1 {
+        Some("the file has several hard links")
+    } else if found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+        Some("the file is mounted by itself, without its directory")
+    } else {
+        None
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn other_names(_path: &Path) -> Option<&'static str> {
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -157,7 +157,8 @@ fn failed(cause: sqlx::Error) -> Error {
 /// The way to the data in the caller's own transaction.
 ///
 /// Commit that transaction to keep what was written. After an error that makes
-/// SQLite roll back by itself (a full disk, an I/O error), give it up.
+/// SQLite roll back by itself (a full disk, an I/O error), give it up: what
+/// follows would be outside the transaction.
 #[derive(Debug)]
 pub struct SqlitePass<'s> {
     connection: &'s mut SqliteConnection,
@@ -178,6 +179,9 @@ impl DerefMut for SqlitePass<'_> {
 }
 
 /// A transaction that has entered, and the way to the data.
+///
+/// After an error that makes SQLite roll back by itself (a full disk, an I/O
+/// error), give it up: what follows would be outside the transaction.
 ///
 /// # Drop
 /// Rolls back, the entering too.

@@ -93,6 +93,10 @@ async fn open(config: &SqliteConfig, frame: &Frame, path: &Path, first: bool) ->
         })
         .thread_name(|_| "fencelock-sqlite".to_owned())
         .disable_statement_logging();
+    // SQLite itself would fall back to reading, and nobody would be told before the first acquire.
+    if path.exists() && is_denied(path) {
+        return Err(denied(path));
+    }
     let attempts = async {
         loop {
             // SQLite does not wait by itself while another connection turns the log on.
@@ -130,13 +134,16 @@ fn why_not(path: &Path, create: bool, cause: sqlx::Error) -> Failure {
     } else if !create && !path.exists() {
         (ErrorKind::InvalidConfig, format!("{} does not exist, and is not to be created", path.display()))
     } else if is_denied(path) {
-        (ErrorKind::Denied, format!("no permission to write {} and its directory", path.display()))
+        return denied(path).caused_by(cause);
     } else {
         (ErrorKind::Unavailable, format!("{} cannot be opened", path.display()))
     };
-    let mut failure = Failure::new(kind, message);
-    failure.error = failure.error.with_source(cause);
-    failure
+    Failure::new(kind, message).caused_by(cause)
+}
+
+fn denied(path: &Path) -> Failure {
+    let message = format!("{} cannot be written: check its permissions and those of its directory", path.display());
+    Failure::new(ErrorKind::Denied, message)
 }
 
 #[cfg(target_os = "linux")]

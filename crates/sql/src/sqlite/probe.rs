@@ -1,7 +1,7 @@
 //! What level a deployment supports, asked of the live connection.
 
 use super::SqliteConfig;
-use super::filesystem::FileSystem;
+use super::filesystem::{FileSystem, other_names};
 use super::frame::Frame;
 use fencelock_core::{Assumption, Capability, Guarantees, Level, Liveness, Result, Rule, Scope};
 use sqlx::{Row as _, SqliteConnection};
@@ -16,6 +16,7 @@ pub(crate) struct Probe {
     /// The file as SQLite opened it, with symbolic links followed.
     pub(crate) file: PathBuf,
     file_system: FileSystem,
+    other_names: Option<&'static str>,
     boot_time: bool,
     notified: bool,
 }
@@ -28,12 +29,13 @@ impl Probe {
         let rows = sqlx::query("PRAGMA synchronous").fetch_all(connection).await?;
         let synchronous = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
         let file = PathBuf::from(file);
-        let file_system = FileSystem::of(&file);
+        let (file_system, other_names) = (FileSystem::of(&file), other_names(&file));
         #[cfg(target_os = "linux")]
         let notified = super::watch::works(&file);
         #[cfg(not(target_os = "linux"))]
         let notified = false;
-        Ok(Self { version, journal, synchronous, file, file_system, boot_time: frame.is_boot_time(), notified })
+        let boot_time = frame.is_boot_time();
+        Ok(Self { version, journal, synchronous, file, file_system, other_names, boot_time, notified })
     }
 
     pub(crate) fn guarantees(&self, config: &SqliteConfig) -> Result<Guarantees> {
@@ -48,6 +50,7 @@ impl Probe {
             .with_assumption(Assumption::ServerMemory)
             .with_capability(Capability::InStoreGuard)
             .with_rule(self.local_file())
+            .with_rule(self.one_log())
             .with_rule(self.journal())
             .with_rule(self.boot_time())
             .with_rule(self.synchronous())
@@ -82,6 +85,17 @@ impl Probe {
                 rule.unknown(format!("{name} hides whether a network is behind it")).attestable()
             }
             FileSystem::Unknown => rule.unknown("a file system of unknown type").attestable(),
+        }
+    }
+
+    fn one_log(&self) -> Rule {
+        let rule = Rule::new("sqlite.one_log", Level::Advisory);
+        match self.other_names {
+            None => rule.proved("the file has one name, and so one log"),
+            Some(why) => rule.refused(
+                format!("{why}, so that another program may have another log beside it"),
+                "give the file one name, and mount its directory as a whole",
+            ),
         }
     }
 
@@ -155,7 +169,16 @@ mod tests {
 
     fn probe(file_system: FileSystem) -> Probe {
         let (version, journal, file) = ("3".to_owned(), "wal".to_owned(), PathBuf::from("l.db"));
-        Probe { version, journal, synchronous: 2, file, file_system, boot_time: true, notified: true }
+        Probe {
+            version,
+            journal,
+            synchronous: 2,
+            file,
+            file_system,
+            other_names: None,
+            boot_time: true,
+            notified: true,
+        }
     }
 
     fn level(probe: &Probe) -> Option<Level> {

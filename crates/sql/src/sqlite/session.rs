@@ -39,7 +39,7 @@ impl Session {
     /// Whatever it is, nothing was sent.
     pub(crate) async fn seat(&self) -> Result<Seat<'_>> {
         let limit = self.opening.config.request_timeout;
-        let until = Instant::now() + limit;
+        let mut until = Instant::now() + limit;
         let Ok(mut slot) = timeout_at(until, self.slot.lock()).await else {
             return Err(Failure::new(ErrorKind::Unavailable, format!("the connection was busy for {limit:?}")).into());
         };
@@ -50,6 +50,7 @@ impl Session {
         }
         if slot.is_none() {
             *slot = Some(self.opening.again().await?);
+            until = Instant::now() + limit;
         }
         Ok(Seat { slot, until, limit })
     }
