@@ -1,6 +1,6 @@
 //! A client, set up in code.
 
-use crate::config::{Layer, Names, from_files, from_url, into_url, placed};
+use crate::config::{Layer, Names, from_files, from_url, into_url, placed, refuse};
 use crate::merge::{Common, Merged, merge};
 use crate::registry::{Registry, Target};
 use fencelock_core::{Capability, EngineUrl, Error, ErrorKind, Guarantees, Level, LockClient, Result, Settings, Wait};
@@ -142,17 +142,27 @@ impl Builder {
         let Self { url, place, layers, names, settings, common, registry } = self;
         let url = url?;
         names.check(&registry)?;
-        let (url, merged) = put_together(url, layers, settings, common).await?;
-        let Merged { common, defaults, origins, .. } = merged;
+        let whole = put_together(url, layers, settings, common).await.map_err(|e| in_url(place.as_deref(), e))?;
+        let (url, Merged { common, defaults, origins, .. }) = whole;
         // What is wrong with no setting is wrong with the URL.
-        let locate = |e: Error| match (origins.locate(e), &place) {
-            (e, Some(place)) if e.kind() == ErrorKind::InvalidConfig && !origins.is_placed(&e) => placed(place, e),
+        let locate = |e: Error| match (in_url(place.as_deref(), origins.locate(e)), &place) {
+            (e, Some(place)) if e.kind() == ErrorKind::InvalidConfig && !origins.is_placed(&e) => {
+                placed(&format!("{place}: `url`"), e)
+            }
             (e, _) => e,
         };
         let engine = registry.connect(Target::new(url, common.attest.clone())).await.map_err(locate)?;
         check(&engine.guarantees(), &common).map_err(|e| origins.locate(e))?;
         let client = common.apply(LockClient::builder(engine).defaults(defaults)).build();
         client.map_err(|e| origins.locate(e))
+    }
+}
+
+/// Says where the URL was written whose parameter, user or password is wrong.
+fn in_url(place: Option<&str>, error: Error) -> Error {
+    match place {
+        Some(place) if error.message().starts_with("URL") => placed(place, error),
+        _ => error,
     }
 }
 
@@ -163,8 +173,11 @@ async fn put_together(
     code: Settings,
     common: Common,
 ) -> Result<(EngineUrl, Merged)> {
-    // User and password belong to hosts; without any, they are the engine's to refuse.
+    // User and password belong to hosts.
     let has_hosts = !url.hosts.is_empty();
+    if !has_hosts {
+        refuse(&layers)?;
+    }
     let mut parameters = Layer::of(std::mem::take(&mut url.settings), "URL parameter");
     if has_hosts {
         from_url(&mut url, &mut parameters)?;

@@ -10,7 +10,7 @@ mod names;
 mod reference;
 mod value;
 
-pub(crate) use credentials::{from_files, from_url, into_url};
+pub(crate) use credentials::{from_files, from_url, into_url, refuse};
 pub use environment::Environment;
 pub(crate) use layer::{Layer, Origins, ids, invalid, placed};
 pub(crate) use names::Names;
@@ -204,7 +204,7 @@ impl Config {
     /// The URL that counts, and where it was written.
     fn take_url(&mut self) -> (Result<EngineUrl>, Option<String>) {
         let (file, environment) = (self.common.settings.text("url"), self.environment.settings.text("url"));
-        let place = |layer: &Layer| layer.origins.of("url").map(|place| format!("{place}: `url`"));
+        let place = |layer: &Layer| layer.origins.of("url").map(str::to_owned);
         let (text, place) = match (&self.url, environment, file) {
             (Some(url), ..) => (url.reveal().to_owned(), None),
             (_, Some(url), _) => (url, place(&self.environment)),
@@ -212,7 +212,8 @@ impl Config {
             (None, None, None) => return (Err(self.no_url()), None),
         };
         let url = EngineUrl::parse(&text);
-        (url.map_err(|e| place.iter().fold(e, |e, place| placed(place, e))), place)
+        let located = |e| place.iter().fold(e, |e, place| placed(&format!("{place}: `url`"), e));
+        (url.map_err(located), place)
     }
 
     fn no_url(&self) -> Error {

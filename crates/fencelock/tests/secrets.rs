@@ -49,6 +49,9 @@ async fn neither_errors_nor_debug_show_a_password() {
         "mine://user:hunter2@x@host",
         "mine://user:[hunter2/x@host",
         "mine://user:x,[hunter2/x@host",
+        "mine://user:x@host:hunter2",
+        "mine://user:x@[hunter2",
+        "mine://user:hunter2@host?password=hunter2",
     ] {
         let builder = builder(url);
         let debug = format!("{builder:?}");

@@ -1,5 +1,6 @@
 //! User and password, wherever they were written, on their way into the URL.
 
+use super::keys;
 use super::layer::{Layer, invalid, placed};
 use fencelock_core::{EngineUrl, Error, ErrorKind, Result, Settings};
 use std::fs::File;
@@ -11,15 +12,27 @@ const LONGEST: u64 = 64 * 1024;
 
 /// Moves user and password of the URL into its layer, where they count as parameters.
 pub(crate) fn from_url(url: &mut EngineUrl, layer: &mut Layer) -> Result<()> {
-    let place = "URL";
     for (key, value) in
         [("username", url.user.take()), ("password", url.password.take().map(|password| password.reveal().to_owned()))]
     {
         let Some(value) = value else { continue };
         if layer.has(key) {
-            return Err(invalid(format!("the URL has a `{key}` twice: before the hosts and as a parameter")));
+            return Err(invalid(format!("URL: it has a `{key}` twice, before the hosts and as a parameter")));
         }
-        layer.set(key, value, place);
+        layer.set(key, value, "URL");
+    }
+    Ok(())
+}
+
+/// Refuses user and password of file and environment for a URL without hosts.
+pub(crate) fn refuse(layers: &[Layer]) -> Result<()> {
+    for layer in layers {
+        for key in keys::CREDENTIALS {
+            if let Some(place) = layer.origins.of(key) {
+                let why = "is for an engine that is reached at hosts, and the URL has none";
+                return Err(invalid(format!("{place}: `{key}` {why}")));
+            }
+        }
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ pub(super) const COMMON: [(&str, Kind); 13] = [
 ];
 
 /// Those that an engine's table may have too, where they count over those of `[lock]`.
-const CREDENTIALS: [&str; 3] = ["username", "password", "password_file"];
+pub(super) const CREDENTIALS: [&str; 3] = ["username", "password", "password_file"];
 
 /// Variables that are no settings: where the file is, the command line's log, and
 /// what `fencelock run` tells its command.

@@ -1,9 +1,9 @@
 //! The reference file is right: it parses, it has every key there is, and no value in it is the default.
 
-use super::{Config, Layer, keys};
+use super::{Config, keys};
 use crate::merge::{Common, Merged, merge};
 use crate::{Registry, Target};
-use fencelock_core::{Capability, Error, ErrorKind, Level, Settings, Wait};
+use fencelock_core::{Capability, Error, ErrorKind, Level, Wait};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use toml::de::{DeTable, DeValue};
@@ -129,6 +129,8 @@ async fn user_and_password_are_read() {
 #[cfg(feature = "sqlite")]
 #[test]
 fn every_value_for_sqlite_is_read() {
+    use super::Layer;
+    use fencelock_core::Settings;
     use fencelock_sql::sqlite::SqliteConfig;
     let config = Config::from_toml(TEXT, "reference.toml").unwrap();
     let table = config.tables.into_iter().find(|table| table.engine == "sqlite").unwrap().layer;
