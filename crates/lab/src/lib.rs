@@ -8,8 +8,10 @@ mod ports;
 mod process;
 mod proxy;
 mod redis;
+mod zookeeper;
 
 pub use ports::free_port;
 pub use process::{Failure, Server};
 pub use proxy::{Mood, Proxy};
 pub use redis::Redis;
+pub use zookeeper::{Ensemble, Place, ZooKeeper, ZooKeeperSettings};
