@@ -1,0 +1,69 @@
+//! The holds that live in a session.
+
+use fencelock_core::{Moment, Validity};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Everybody who is to be told how the session does.
+#[derive(Clone, Default)]
+pub(crate) struct Holds(Arc<Mutex<Table>>);
+
+#[derive(Default)]
+struct Table {
+    holds: HashMap<u64, Validity>,
+    numbers: u64,
+}
+
+/// A place among the holds; dropping it ends it.
+pub(crate) struct Registered {
+    holds: Holds,
+    number: u64,
+}
+
+/// The moment `age` ago on a clock that says `now`.
+pub(crate) fn ago(now: Moment, age: Duration) -> Moment {
+    Moment::from_nanos(now.as_nanos().saturating_sub(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX)))
+}
+
+impl Holds {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn register(&self, validity: &Validity) -> Registered {
+        let mut table = self.table();
+        table.numbers += 1;
+        let number = table.numbers;
+        table.holds.insert(number, validity.clone());
+        Registered { holds: self.clone(), number }
+    }
+
+    /// A heartbeat was answered. `age` tells how long ago it had been sent, and is
+    /// asked anew for each hold, after that hold's own clock: so nobody counts from too late.
+    pub(crate) fn renewed(&self, age: impl Fn() -> Duration) {
+        for validity in self.table().holds.values() {
+            let now = validity.now();
+            validity.renewed(ago(now, age()));
+        }
+    }
+
+    pub(crate) fn doubt(&self, why: &str) {
+        for validity in self.table().holds.values() {
+            validity.doubt(&why);
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.holds.table().holds.remove(&self.number);
+    }
+}
+
+impl fmt::Debug for Holds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} holds", self.table().holds.len())
+    }
+}

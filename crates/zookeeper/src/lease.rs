@@ -1,0 +1,98 @@
+//! One hold.
+
+use crate::config::invalid;
+use crate::engine::Inner;
+use crate::failure::Failure;
+use crate::queue::Place;
+use crate::session::Session;
+use async_trait::async_trait;
+use fencelock_core::{Claim, Error, ErrorKind, Evidence, Lease, LossReason, Result, Validity};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) struct ZooKeeperLease {
+    pub(crate) engine: Arc<Inner>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) claim: Claim,
+    pub(crate) place: Place,
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::Lost, "the lock was no longer ours")
+}
+
+impl ZooKeeperLease {
+    /// Ends when the node is known to be gone.
+    async fn until_gone(&self) {
+        let (session, path) = (&self.session, &self.place.path);
+        loop {
+            match session.call(session.client.get_and_watch_data(path)).await {
+                Ok((_, stat, watcher)) if stat.czxid == self.place.czxid => {
+                    watcher.changed().await;
+                }
+                Ok(_) | Err(Failure::NoNode) => return,
+                // Not known: the heartbeats tell whether there is still a session, this only when to ask again.
+                Err(_) => {
+                    tokio::time::sleep(session.tempo.patience()).await;
+                    if session.connected().await.is_err() {
+                        continue;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Lease for ZooKeeperLease {
+    async fn keep_alive(&self, validity: &Validity) -> LossReason {
+        let session = &self.session;
+        let _registered = session.holds.register(validity);
+        // A heartbeat may have been answered between the grant and now.
+        validity.renewed(session.proved(validity.now()));
+        tokio::select! {
+            () = session.until_ended() => return LossReason::SessionEnded,
+            () = self.until_gone() => {}
+        }
+        // The node goes with its session too, and then that is the reason.
+        if session.has_ended() || session.fresh(Duration::ZERO).await.is_err() && session.has_ended() {
+            return LossReason::SessionEnded;
+        }
+        LossReason::Revoked
+    }
+
+    async fn extend(&self, ttl: Duration, validity: &Validity) -> Result<()> {
+        let longest = self.session.tempo.session.saturating_sub(self.claim.lock_delay());
+        if ttl > longest {
+            return Err(invalid(format!("a hold in this session is extended by at most {longest:?}")));
+        }
+        let sent = validity.now();
+        // Our own node, read through our own session: as good as a heartbeat.
+        match self.session.call(self.session.client.check_stat(&self.place.path)).await? {
+            Some(stat) if self.session.owns(stat.ephemeral_owner) => {
+                validity.extended(sent, ttl);
+                Ok(())
+            }
+            _ => Err(lost()),
+        }
+    }
+
+    async fn release(self: Box<Self>) -> Result<()> {
+        if self.session.has_ended() {
+            return Err(Error::new(ErrorKind::Unavailable, "the session has ended"));
+        }
+        // The path has the claim's id in it, so it is this claim's node that goes, or none.
+        let was_ours = self.session.gone(self.session.client.delete(&self.place.path, None)).await?;
+        if self.claim.is_unanswered() {
+            self.engine.voids.insert(self.claim.id());
+            let queue = self.session.keys.queue(self.claim.name());
+            self.session.purge(&queue, self.claim.id()).await?;
+        }
+        if was_ours { Ok(()) } else { Err(lost()) }
+    }
+
+    /// `path`: the node; `czxid`: the transaction that made it.
+    fn evidence(&self) -> Evidence {
+        Evidence::none().with("path", self.place.path.as_str()).with("czxid", self.place.czxid.to_string())
+    }
+}

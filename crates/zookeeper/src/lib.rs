@@ -1,0 +1,23 @@
+#![doc = include_str!("../README.md")]
+
+mod admin;
+mod config;
+mod engine;
+mod failure;
+mod gate;
+mod holds;
+mod keeper;
+mod keys;
+mod lease;
+mod probe;
+mod queue;
+mod session;
+mod tempo;
+mod voids;
+mod words;
+
+pub use config::{Access, ZooKeeperConfig};
+pub use engine::ZooKeeperLock;
+pub use gate::InStore;
+/// The client library, whose types [`InStore`] names.
+pub use zookeeper_client;

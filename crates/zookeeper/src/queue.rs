@@ -1,0 +1,225 @@
+//! The recipe: a place in the queue, and who stands before it.
+//!
+//! It is that of the ZooKeeper documentation ("Recipes and Solutions: Locks"),
+//! with the claim's id in the node's name, so that a creation whose answer was
+//! lost is found again, and with what is said below about sessions.
+
+use crate::failure::Failure;
+use crate::keys::{self, Entry};
+use crate::session::Session;
+use crate::voids::Voids;
+use fencelock_core::{Claim, Error, ErrorKind, Obstacle, Result};
+use std::cmp::Ordering;
+use std::time::Duration;
+use zookeeper_client::CreateMode;
+
+/// How often the parent may be removed between its creation and ours.
+const TRIES: u32 = 10;
+/// How long a waiter relies on its watch before it looks by itself.
+const SAFETY: Duration = Duration::from_secs(20);
+
+/// A claim's node.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) path: String,
+    pub(crate) entry: Entry,
+    /// The transaction that made it: the hold's token.
+    pub(crate) czxid: i64,
+}
+
+/// Who stands before a place.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Nobody.
+    First,
+    /// The one directly before, and the first of all.
+    Behind { before: Entry, first: Entry },
+    /// The place itself is not there any more.
+    Gone,
+}
+
+/// The first of all entries, wherever the counting has wrapped around.
+pub(crate) fn first(entries: &[Entry]) -> Option<&Entry> {
+    entries.iter().min_by(|a, b| a.order(b))
+}
+
+pub(crate) fn standing(place: &Entry, entries: &[Entry]) -> Standing {
+    if !entries.contains(place) {
+        return Standing::Gone;
+    }
+    let before = entries.iter().filter(|entry| entry.is_before(place)).max_by(|a, b| a.order(b));
+    match (before, first(entries)) {
+        (Some(before), Some(first)) => Standing::Behind { before: before.clone(), first: first.clone() },
+        _ => Standing::First,
+    }
+}
+
+fn dead() -> Error {
+    Error::new(ErrorKind::Lost, "this claim was abandoned or released")
+}
+
+/// Takes a place for the claim, or finds the one that it has, and tells who else stands in the queue.
+///
+/// # Cancel safety
+/// Dropping the future may leave a node, which `Session::purge` removes.
+pub(crate) async fn join(session: &Session, claim: &Claim, voids: &Voids) -> Result<(Place, Vec<Entry>)> {
+    let queue = session.keys.queue(claim.name());
+    if claim.was_sent() {
+        let entries = session.list_synced(&queue).await?;
+        if let Some(found) = keep_one(session, claim, &queue, entries).await? {
+            return if voids.contains(claim.id()) { Err(dead()) } else { Ok(found) };
+        }
+    }
+    let mut parent_is_missing = false;
+    for _ in 0..TRIES {
+        if voids.contains(claim.id()) {
+            return Err(dead());
+        }
+        session.connected().await?;
+        match create(session, claim, &queue, parent_is_missing).await {
+            Err(Failure::NoNode) => parent_is_missing = true,
+            outcome => return Ok(outcome?),
+        }
+    }
+    Err(Error::new(ErrorKind::Unavailable, "the parent node was removed again and again"))
+}
+
+/// Creation and listing leave together: one round trip.
+async fn create(
+    session: &Session,
+    claim: &Claim,
+    queue: &str,
+    parent_is_missing: bool,
+) -> Result<(Place, Vec<Entry>), Failure> {
+    let (client, prefix) = (&session.client, format!("{queue}/{}", keys::prefix(claim.id())));
+    let (data, mode) = (keys::write_data(claim), session.with_mode(CreateMode::EphemeralSequential));
+    let request = claim.request();
+    // The client sends when a future is made, in that order, and the server answers in that order.
+    let parent = parent_is_missing.then(|| client.create(queue, &[], &session.with_mode(CreateMode::Container)));
+    let creation = client.create(&prefix, &data, &mode);
+    let listing = client.list_children(queue);
+    let made = async {
+        match parent {
+            Some(parent) => session.call(parent).await.map(|_| ()),
+            None => Ok(()),
+        }
+    };
+    // A heartbeat travels along when the last one is not quite new.
+    let (made, created, listed, beaten) =
+        tokio::join!(made, session.call(creation), session.call(listing), session.fresh(session.tempo.patience()));
+    if created.as_ref().map_or_else(Failure::is_answer, |_| true) {
+        request.answered();
+    }
+    match (made, &created) {
+        (Ok(()) | Err(Failure::Exists), _) | (_, Ok(_)) => {}
+        (Err(e), Err(_)) => return Err(e),
+    }
+    let (stat, sequence) = created?;
+    beaten?;
+    let path = format!("{prefix}{sequence}");
+    if !session.owns(stat.ephemeral_owner) {
+        session.end("a node was made under another session's number");
+        session.gone(client.delete(&path, None)).await?;
+        return Err(Failure::Unknown("the session had been replaced by another".to_owned()));
+    }
+    let nodes = listed?;
+    let entries: Vec<_> = nodes.iter().filter_map(|node| Entry::parse(node)).collect();
+    let node = path.rsplit('/').next().unwrap_or_default();
+    let entry = Entry::parse(node).ok_or_else(|| Failure::Refused(format!("the server named a node {node}")))?;
+    Ok((Place { path, entry, czxid: stat.czxid }, entries))
+}
+
+/// Of the claim's nodes keeps the first that this session owns, and deletes all
+/// others: one that an earlier session left would vanish with that session.
+async fn keep_one(
+    session: &Session,
+    claim: &Claim,
+    queue: &str,
+    entries: Vec<Entry>,
+) -> Result<Option<(Place, Vec<Entry>)>, Failure> {
+    let (mut mine, mut others): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.is_of(claim.id()));
+    mine.sort_by(Entry::order);
+    let mut kept: Option<Place> = None;
+    for entry in mine {
+        let path = format!("{queue}/{}", entry.node);
+        match session.call(session.client.check_stat(&path)).await? {
+            Some(stat) if kept.is_none() && session.owns(stat.ephemeral_owner) => {
+                others.push(entry.clone());
+                kept = Some(Place { path, entry, czxid: stat.czxid });
+            }
+            Some(_) => {
+                session.gone(session.client.delete(&path, None)).await?;
+            }
+            None => {}
+        }
+    }
+    Ok(kept.map(|place| (place, others)))
+}
+
+/// Waits until the one before may have gone. The watch is on that node alone.
+pub(crate) async fn wait(
+    session: &Session,
+    claim: &Claim,
+    queue: &str,
+    before: &Entry,
+    first: &Entry,
+) -> Result<(), Failure> {
+    let path = format!("{queue}/{}", before.node);
+    let (data, watcher) = match session.call(session.client.get_and_watch_data(&path)).await {
+        Ok((data, _, watcher)) => (data, watcher),
+        Err(Failure::NoNode) => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    let holder = if before.order(first) == Ordering::Equal {
+        Some(keys::read_data(&data).0)
+    } else {
+        holder(session, queue, first).await
+    };
+    claim.met(Obstacle::Held(holder.map(Into::into)));
+    let safety = SAFETY + SAFETY.mul_f64(fastrand::f64() / 2.0);
+    tokio::select! {
+        event = watcher.changed() => {
+            tracing::trace!(target: "fencelock", event = "woken", name = %claim.name(), claim = %claim.id(),
+                by = %event.event_type, "woken");
+            Ok(())
+        }
+        () = session.until_ended() => Err(Failure::Unknown("the session has ended".to_owned())),
+        () = tokio::time::sleep(safety) => Ok(()),
+    }
+}
+
+/// Who made an entry, if that is to be had.
+pub(crate) async fn holder(session: &Session, queue: &str, entry: &Entry) -> Option<String> {
+    let path = format!("{queue}/{}", entry.node);
+    let (data, _) = session.call(session.client.get_data(&path)).await.ok()?;
+    Some(keys::read_data(&data).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(id: u8, sequence: i64) -> Entry {
+        Entry::parse(&format!("{id:032x}-{sequence:010}")).unwrap()
+    }
+
+    #[test]
+    fn the_one_directly_before_is_watched() {
+        let queue = [entry(3, 7), entry(1, 4), entry(2, 5)];
+        assert_eq!(standing(&queue[1], &queue), Standing::First);
+        let behind = Standing::Behind { before: queue[2].clone(), first: queue[1].clone() };
+        assert_eq!(standing(&queue[0], &queue), behind);
+        assert_eq!(standing(&entry(1, 5), &queue), Standing::Gone);
+        assert_eq!(first(&[]), None);
+    }
+
+    #[test]
+    fn the_order_holds_where_the_counting_wraps() {
+        let (max, min) = (i64::from(i32::MAX), i64::from(i32::MIN));
+        let queue = [entry(1, min + 1), entry(2, max), entry(3, min), entry(4, max - 1)];
+        assert_eq!(first(&queue), Some(&queue[3]));
+        let behind = Standing::Behind { before: queue[2].clone(), first: queue[3].clone() };
+        assert_eq!(standing(&queue[0], &queue), behind);
+        assert_eq!(standing(&queue[3], &queue), Standing::First);
+    }
+}

@@ -1,0 +1,288 @@
+//! One session at the servers, and what is asked in it.
+
+use crate::config::{Access, ZooKeeperConfig, invalid};
+use crate::failure::{Failure, answer};
+use crate::holds::{Holds, ago};
+use crate::keys::{Entry, Keys, LAYOUT};
+use crate::tempo::{Tempo, Ticks};
+use fencelock_core::{ClaimId, Clock, Error, ErrorKind, Moment, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, SessionState};
+
+/// How often making what is missing may lose the race against its removal.
+const TRIES: u32 = 5;
+
+/// A session. It ends for good when the servers say so, when its own node is
+/// gone, or when it is dropped.
+///
+/// # Drop
+/// Closes the session at the servers if they can be reached, which removes its nodes.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    pub(crate) keys: Keys,
+    pub(crate) tempo: Tempo,
+    pub(crate) holds: Holds,
+    id: i64,
+    limit: Duration,
+    acls: Acls<'static>,
+    clock: Clock,
+    /// When the last heartbeat left that was answered.
+    proved: AtomicU64,
+    ended: watch::Sender<bool>,
+}
+
+impl Session {
+    /// Opens a session, makes what is missing under the root, and checks the layout.
+    pub(crate) async fn open(config: &ZooKeeperConfig, ticks: &Ticks) -> Result<Arc<Self>> {
+        let (clock, keys) = (Clock::system(), Keys::under(config.root.as_str()));
+        let sent = clock.now();
+        let connecting = connect(config, ticks);
+        let Ok(client) = tokio::time::timeout(config.connect_timeout, connecting).await else {
+            return Err(unavailable(format!("no session in {:?}", config.connect_timeout)));
+        };
+        let client = client?;
+        let session = Arc::new(Self {
+            tempo: Tempo::new(client.session_timeout(), ticks),
+            id: client.session_id().0,
+            client,
+            keys,
+            holds: Holds::default(),
+            limit: config.request_timeout,
+            acls: if config.access() == Access::Creator { Acls::creator_all() } else { Acls::anyone_all() },
+            clock,
+            proved: AtomicU64::new(sent.as_nanos()),
+            ended: watch::Sender::new(false),
+        });
+        session.settle().await?;
+        session.fresh(Duration::ZERO).await?;
+        tokio::spawn(crate::keeper::keep(Arc::downgrade(&session)));
+        Ok(session)
+    }
+
+    /// Checks the layout and makes the node that shows that the session lives.
+    async fn settle(&self) -> Result<()> {
+        let marker = self.keys.session(self.id);
+        for _ in 0..TRIES {
+            match self.call(self.client.get_data(&self.keys.layout())).await {
+                Ok((data, _)) if data == LAYOUT.as_bytes() => {}
+                Ok((data, _)) => {
+                    let theirs = String::from_utf8_lossy(&data).into_owned();
+                    let message = format!(
+                        "{} is in use with layout {}, this program has {LAYOUT}: both would lock without seeing each other",
+                        self.keys.root(),
+                        theirs.escape_debug()
+                    );
+                    return Err(Error::new(ErrorKind::Refused, message));
+                }
+                Err(Failure::NoNode) => self.found().await?,
+                Err(e) => return Err(e.into()),
+            }
+            match self.call(self.client.create(&marker, &[], &self.with_mode(CreateMode::Ephemeral))).await {
+                Ok(_) => return Ok(()),
+                // A repeated request, or what a session of this number left in an earlier life of the server.
+                Err(Failure::Exists) => match self.call(self.client.check_stat(&marker)).await? {
+                    Some(stat) if stat.ephemeral_owner == self.id => return Ok(()),
+                    _ => {
+                        self.gone(self.client.delete(&marker, None)).await?;
+                    }
+                },
+                Err(Failure::NoNode) => self.found().await?,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Err(unavailable("the root was removed again and again".to_owned()))
+    }
+
+    /// Makes the root and what every program needs under it.
+    async fn found(&self) -> Result<()> {
+        let lasting = self.with_mode(CreateMode::Persistent);
+        self.call(self.client.mkdir(self.keys.root(), &lasting)).await?;
+        for (path, data) in [(self.keys.layout(), LAYOUT), (self.keys.sessions(), "")] {
+            match self.call(self.client.create(&path, data.as_bytes(), &lasting)).await {
+                Ok(_) | Err(Failure::Exists) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn with_mode(&self, mode: CreateMode) -> CreateOptions<'static> {
+        mode.with_acls(self.acls)
+    }
+
+    pub(crate) fn owns(&self, owner: i64) -> bool {
+        owner == self.id
+    }
+
+    /// Awaits a request under the request time-out.
+    pub(crate) async fn call<T>(
+        &self,
+        request: impl Future<Output = Result<T, zookeeper_client::Error>>,
+    ) -> Result<T, Failure> {
+        answer(self.limit, request).await
+    }
+
+    /// A deletion, for which it is all one who deleted it; true if it was this request.
+    pub(crate) async fn gone(
+        &self,
+        deletion: impl Future<Output = Result<(), zookeeper_client::Error>>,
+    ) -> Result<bool, Failure> {
+        match self.call(deletion).await {
+            Ok(()) => Ok(true),
+            Err(Failure::NoNode) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Waits until there is a connection: what is asked before would only be
+    /// sent later, perhaps long after anybody wants it.
+    pub(crate) async fn connected(&self) -> Result<(), Failure> {
+        let mut states = self.client.state_watcher();
+        let connected = async {
+            let mut state = states.state();
+            loop {
+                match state {
+                    SessionState::SyncConnected => return Ok(()),
+                    state if state.is_terminated() => return Err(Failure::Unknown(format!("session {state}"))),
+                    _ => state = states.changed().await,
+                }
+            }
+        };
+        match tokio::time::timeout(self.limit, connected).await {
+            Ok(state) => state,
+            Err(_) => Err(Failure::Unknown(format!("not connected for {:?}", self.limit))),
+        }
+    }
+
+    /// The claims on a queue as this session's server knows them.
+    pub(crate) async fn list(&self, queue: &str) -> Result<Vec<Entry>, Failure> {
+        entries(self.call(self.client.list_children(queue)).await)
+    }
+
+    /// The claims on a queue, after everything that was sent before has come to its effect or never will.
+    pub(crate) async fn list_synced(&self, queue: &str) -> Result<Vec<Entry>, Failure> {
+        self.connected().await?;
+        // Asked in this order, and answered in this order.
+        let (sync, list) = (self.client.sync(queue), self.client.list_children(queue));
+        let (synced, listed) = tokio::join!(self.call(sync), self.call(list));
+        synced?;
+        entries(listed)
+    }
+
+    /// Removes every node of a claim from a queue, whichever session made it.
+    pub(crate) async fn purge(&self, queue: &str, id: ClaimId) -> Result<(), Failure> {
+        for entry in self.list_synced(queue).await?.iter().filter(|entry| entry.is_of(id)) {
+            self.gone(self.client.delete(&format!("{queue}/{}", entry.node), None)).await?;
+        }
+        Ok(())
+    }
+
+    /// One heartbeat: reads the session's own node, which nobody but this session
+    /// can have made. A service that handed out a new session without a word has
+    /// removed it.
+    pub(crate) async fn beat(&self) -> Result<(), Failure> {
+        let sent = self.clock.now();
+        match self.client.check_stat(&self.keys.session(self.id)).await {
+            Ok(Some(stat)) if self.owns(stat.ephemeral_owner) => {
+                self.proved.fetch_max(sent.as_nanos(), Ordering::SeqCst);
+                self.holds.renewed(|| self.clock.now().since(sent));
+                Ok(())
+            }
+            Ok(_) => {
+                self.end("its own node is gone");
+                Err(Failure::Unknown("the session has ended".to_owned()))
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// How long ago the last heartbeat left that was answered.
+    pub(crate) fn age(&self) -> Duration {
+        self.clock.now().since(Moment::from_nanos(self.proved.load(Ordering::SeqCst)))
+    }
+
+    /// When the last answered heartbeat left, on the clock that says `now`.
+    pub(crate) fn proved(&self, now: Moment) -> Moment {
+        ago(now, self.age())
+    }
+
+    /// Makes sure of a recent heartbeat.
+    pub(crate) async fn fresh(&self, at_most: Duration) -> Result<(), Failure> {
+        if self.age() <= at_most {
+            return Ok(());
+        }
+        match tokio::time::timeout(self.limit, self.beat()).await {
+            Ok(beaten) => beaten,
+            Err(_) => Err(Failure::Unknown(format!("no answer in {:?}", self.limit))),
+        }
+    }
+
+    pub(crate) fn end(&self, why: &str) {
+        if !self.ended.send_replace(true) {
+            tracing::warn!(target: "fencelock", event = "session_ended", session = format!("{:#x}", self.id), why, "session ended");
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        *self.ended.borrow() || self.client.state().is_terminated()
+    }
+
+    /// Ends when the session has.
+    pub(crate) fn until_ended(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut ended = self.ended.subscribe();
+        async move {
+            // The sender gone, nobody keeps the session any more.
+            let _ = ended.wait_for(|ended| *ended).await;
+        }
+    }
+}
+
+fn entries(listed: Result<Vec<String>, Failure>) -> Result<Vec<Entry>, Failure> {
+    match listed {
+        Ok(nodes) => Ok(nodes.iter().filter_map(|node| Entry::parse(node)).collect()),
+        Err(Failure::NoNode) => Ok(Vec::new()),
+        Err(e) => Err(e),
+    }
+}
+
+fn unavailable(message: String) -> Error {
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+async fn connect(config: &ZooKeeperConfig, ticks: &Ticks) -> Result<Client> {
+    let expected = Tempo::new(config.session, ticks);
+    let mut connector = Client::connector()
+        .with_session_timeout(config.session)
+        .with_connection_timeout(expected.silence().max(Duration::from_millis(8)));
+    if let Some((user, password)) = &config.user {
+        connector = connector.with_auth("digest", format!("{user}:{}", password.reveal()).as_bytes());
+    }
+    let connected = match &config.tls {
+        None => connector.connect(&config.cluster()).await,
+        #[cfg(feature = "tls")]
+        Some(tls) => connector.with_tls(options(tls)?).secure_connect(&config.cluster()).await,
+        #[cfg(not(feature = "tls"))]
+        Some(_) => return Err(invalid("TLS needs the cargo feature `tls`")),
+    };
+    connected.map_err(|e| match e {
+        zookeeper_client::Error::AuthFailed => Error::new(ErrorKind::Denied, e.to_string()),
+        zookeeper_client::Error::BadArguments(_) => invalid(e.to_string()),
+        e => unavailable(format!("no session: {e}")),
+    })
+}
+
+#[cfg(feature = "tls")]
+fn options(tls: &crate::config::Tls) -> Result<zookeeper_client::TlsOptions> {
+    let read =
+        |path: &std::path::Path| std::fs::read_to_string(path).map_err(|e| invalid(format!("{}: {e}", path.display())));
+    let bad = |e: zookeeper_client::Error| invalid(format!("TLS: {e}"));
+    let mut options = zookeeper_client::TlsOptions::new().with_pem_ca(&read(&tls.ca)?).map_err(bad)?;
+    if let Some((cert, key)) = &tls.identity {
+        options = options.with_pem_identity(&read(cert)?, &read(key)?).map_err(bad)?;
+    }
+    Ok(options)
+}
