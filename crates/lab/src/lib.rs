@@ -8,10 +8,14 @@ mod ports;
 mod process;
 mod proxy;
 mod redis;
+mod redis_cluster;
+mod redis_sentinel;
 mod zookeeper;
 
 pub use ports::free_port;
 pub use process::{Failure, Server};
 pub use proxy::{Mood, Proxy};
 pub use redis::Redis;
+pub use redis_cluster::RedisCluster;
+pub use redis_sentinel::RedisSentinel;
 pub use zookeeper::{Ensemble, Place, ZooKeeper, ZooKeeperSettings};

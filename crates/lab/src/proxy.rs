@@ -19,6 +19,8 @@ pub enum Mood {
     DropRequests,
     /// Requests arrive after this long, in order.
     DelayRequests(Duration),
+    /// Requests arrive at once, and once more on another connection after this long.
+    RequestsTwice(Duration),
     /// Nothing passes either way; connections stay open, and what was sent
     /// meanwhile passes when the mood changes.
     Hold,
@@ -128,12 +130,42 @@ fn connect(shared: &Arc<Shared>, client: TcpStream, target: SocketAddr) -> std::
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     lock(&shared.pairs).push((client.try_clone()?, server.try_clone()?));
-    pump(Arc::clone(shared), client.try_clone()?, server.try_clone()?, true);
-    pump(Arc::clone(shared), server, client, false);
+    let again = Again { target, opening: Arc::default() };
+    pump(Arc::clone(shared), client.try_clone()?, server.try_clone()?, Some(again));
+    pump(Arc::clone(shared), server, client, None);
     Ok(())
 }
 
-fn pump(shared: Arc<Shared>, mut from: TcpStream, mut to: TcpStream, requests: bool) {
+/// What it takes to deliver a request of one connection once more.
+struct Again {
+    target: SocketAddr,
+    /// What the client sent first, which lets the second connection in.
+    opening: Arc<Mutex<Option<Vec<u8>>>>,
+}
+
+impl Again {
+    fn deliver(&self, request: &[u8], late: Duration) {
+        let opening = lock(&self.opening).get_or_insert_with(|| request.to_vec()).clone();
+        if opening == request {
+            return;
+        }
+        let (target, request) = (self.target, request.to_vec());
+        std::thread::spawn(move || {
+            std::thread::sleep(late);
+            let Ok(mut server) = TcpStream::connect(target) else { return };
+            let _ = server.set_read_timeout(Some(Duration::from_secs(5)));
+            let mut answers = [0; 16 * 1024];
+            for part in [opening, request] {
+                if server.write_all(&part).is_err() || server.read(&mut answers).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+fn pump(shared: Arc<Shared>, mut from: TcpStream, mut to: TcpStream, again: Option<Again>) {
+    let requests = again.is_some();
     std::thread::spawn(move || {
         let mut buffer = [0; 16 * 1024];
         while let Ok(read @ 1..) = from.read(&mut buffer) {
@@ -144,6 +176,15 @@ fn pump(shared: Arc<Shared>, mut from: TcpStream, mut to: TcpStream, requests: b
                 (Mood::DropReplies, false) | (Mood::DropRequests, true) => continue,
                 (Mood::DelayRequests(late), true) => std::thread::sleep(late),
                 _ => {}
+            }
+            if let Some(again) = &again {
+                let sent = buffer.get(..read).unwrap_or_default();
+                match shared.mood() {
+                    Mood::RequestsTwice(late) => again.deliver(sent, late),
+                    _ => {
+                        lock(&again.opening).get_or_insert_with(|| sent.to_vec());
+                    }
+                }
             }
             if to.write_all(buffer.get(..read).unwrap_or_default()).is_err() {
                 break;

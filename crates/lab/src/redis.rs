@@ -46,9 +46,11 @@ impl Redis {
     /// # Errors
     /// If it does not come up.
     pub fn start_with<S: Into<String>>(settings: impl IntoIterator<Item = S>) -> Result<Self, Failure> {
-        let port = free_port();
-        let program = std::env::var("FENCELOCK_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-        let server = Server::new(program, "redis-server")?;
+        Self::start_on(free_port(), settings)
+    }
+
+    pub(crate) fn start_on<S: Into<String>>(port: u16, settings: impl IntoIterator<Item = S>) -> Result<Self, Failure> {
+        let server = Server::new(program(), "redis-server")?;
         let folder = server.folder().display().to_string();
         let server = server
             .with_arguments(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir", &folder])
@@ -92,6 +94,10 @@ impl Redis {
     pub fn command(&self, words: &[&str]) -> Result<String, Failure> {
         command(self.address, words)
     }
+}
+
+pub(crate) fn program() -> String {
+    std::env::var("FENCELOCK_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
 pub(crate) fn command(address: SocketAddr, words: &[&str]) -> Result<String, Failure> {

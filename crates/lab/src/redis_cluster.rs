@@ -1,0 +1,114 @@
+//! A Redis Cluster of three masters with a replica each.
+
+use crate::free_port;
+use crate::process::Failure;
+use crate::redis::Redis;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+const SLOTS: usize = 16_384;
+const MASTERS: usize = 3;
+
+/// Six nodes; a fail-over takes about 2 s.
+#[derive(Debug)]
+pub struct RedisCluster {
+    nodes: Vec<Redis>,
+}
+
+impl RedisCluster {
+    /// Starts six nodes, joins them, and waits until all see a whole Cluster.
+    ///
+    /// # Errors
+    /// If one does not come up, or they do not agree within 30 s.
+    pub fn start() -> Result<Self, Failure> {
+        let mut nodes = Vec::new();
+        for _ in 0..MASTERS * 2 {
+            let settings =
+                ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0"];
+            let settings = settings.into_iter().chain(["--save", "", "--appendonly", "no"]);
+            nodes.push(Redis::start_on(cluster_port(), settings)?);
+        }
+        let cluster = Self { nodes };
+        cluster.join()?;
+        Ok(cluster)
+    }
+
+    fn join(&self) -> Result<(), Failure> {
+        let share = SLOTS.div_ceil(MASTERS);
+        for (at, node) in self.nodes.iter().enumerate() {
+            node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(at + 1).to_string()])?;
+            if at < MASTERS {
+                let slots: Vec<_> = (at * share..SLOTS.min((at + 1) * share)).map(|slot| slot.to_string()).collect();
+                let words: Vec<_> =
+                    ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(String::as_str)).collect();
+                node.command(&words)?;
+            }
+            if let Some(first) = self.nodes.first() {
+                node.command(&["CLUSTER", "MEET", "127.0.0.1", &first.address().port().to_string()])?;
+            }
+        }
+        self.wait_until(|node| Ok(node.command(&["CLUSTER", "NODES"])?.matches(" connected").count() == MASTERS * 2))?;
+        for (master, replica) in self.nodes.iter().zip(self.nodes.iter().skip(MASTERS)) {
+            let id = master.command(&["CLUSTER", "MYID"])?;
+            let id = id.lines().nth(1).unwrap_or_default().to_owned();
+            replica.command(&["CLUSTER", "REPLICATE", &id])?;
+        }
+        self.wait_until(|node| {
+            let info = node.command(&["CLUSTER", "INFO"])?;
+            let replication = node.command(&["INFO", "replication"])?;
+            let linked = replication.contains("role:master") || replication.contains("master_link_status:up");
+            Ok(info.contains("cluster_state:ok") && linked)
+        })?;
+        // A master tells of its replica only once the gossip has come round.
+        self.wait_until(|node| Ok(node.command(&["CLUSTER", "NODES"])?.matches("slave ").count() == MASTERS))
+    }
+
+    fn wait_until(&self, done: impl Fn(&Redis) -> Result<bool, Failure>) -> Result<(), Failure> {
+        let end = Instant::now() + Duration::from_secs(30);
+        while !self.nodes.iter().all(|node| done(node).unwrap_or(false)) {
+            if Instant::now() > end {
+                return Err(Failure::new("the nodes of the Cluster do not agree after 30 s"));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    /// Where the nodes listen, masters first.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.nodes.iter().map(Redis::address).collect()
+    }
+
+    /// The nodes, masters first.
+    #[must_use]
+    pub fn nodes(&self) -> &[Redis] {
+        &self.nodes
+    }
+
+    /// The nodes, to kill them.
+    pub fn nodes_mut(&mut self) -> &mut [Redis] {
+        &mut self.nodes
+    }
+
+    /// Freezes every node.
+    pub fn stop(&self) {
+        self.nodes.iter().for_each(|node| node.server().stop());
+    }
+
+    /// Lets all go on.
+    pub fn cont(&self) {
+        self.nodes.iter().for_each(|node| node.server().cont());
+    }
+}
+
+/// The nodes talk to each other 10,000 ports above.
+fn cluster_port() -> u16 {
+    for _ in 0..1_000 {
+        let port = free_port();
+        if port < 22_000 && TcpListener::bind((Ipv4Addr::LOCALHOST, port + 10_000)).is_ok() {
+            return port;
+        }
+    }
+    0
+}
