@@ -1,0 +1,56 @@
+//! What operators ask.
+
+use crate::failure::Failure;
+use crate::store::Store;
+use fencelock_core::{Error, ErrorKind, HolderInfo, LockName, Result};
+use redis::Value;
+use std::collections::BTreeSet;
+
+/// How many keys a step of the scan looks at.
+const STEP: usize = 1_000;
+
+impl Store {
+    /// Every held lock whose name begins with `prefix`, found by scanning all keys: a few seconds for a million.
+    pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>> {
+        let pattern = self.keys.pattern(prefix);
+        let mut names = BTreeSet::new();
+        for master in self.router.masters(self.deadline()).await? {
+            let mut cursor = "0".to_owned();
+            loop {
+                let mut scan = redis::cmd("SCAN");
+                scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
+                let (next, keys) = page(master.call(&scan, self.deadline()).await?)?;
+                names.extend(keys.iter().filter_map(|key| self.keys.name_of(key)));
+                cursor = next;
+                if cursor == "0" {
+                    break;
+                }
+            }
+        }
+        let mut holders = Vec::new();
+        for name in names.into_iter().filter(|name| name.as_str().starts_with(prefix)) {
+            if let Some(holder) = self.inspect(&name).await? {
+                holders.push((name, holder));
+            }
+        }
+        Ok(holders)
+    }
+
+    pub(crate) async fn force_release(&self, name: &LockName) -> Result<bool> {
+        let keys = self.keys.of(name);
+        let (key, channel) = ([keys.lock()], [keys.channel()]);
+        let limit = self.config.request_timeout;
+        match self.router.run(keys.slot(), &self.scripts.force, &key, &channel, limit).await? {
+            Value::Int(1) => Ok(true),
+            Value::Int(0) => Ok(false),
+            _ => {
+                let message = "the key holds another program's value, which is never touched; delete it by hand";
+                Err(Error::new(ErrorKind::Engine, message).with_engine("redis"))
+            }
+        }
+    }
+}
+
+fn page(answer: Value) -> std::result::Result<(String, Vec<String>), Failure> {
+    redis::from_redis_value(answer).map_err(|_| Failure::odd_answer())
+}

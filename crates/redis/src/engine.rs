@@ -1,0 +1,154 @@
+//! The engine: how a lock is taken, waited for and undone in Redis.
+
+use crate::batch::Batcher;
+use crate::config::RedisConfig;
+use crate::keys::NameKeys;
+use crate::lease::RedisLease;
+use crate::store::{Answer, Held, Store};
+use async_trait::async_trait;
+use fencelock_core::{
+    Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Guarantees, HolderInfo, LockName,
+    Polling, Result,
+};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Redis counts whole milliseconds, and expires on the tick.
+const MARGIN: Duration = Duration::from_millis(2);
+
+/// Locks in Redis.
+///
+/// Driven by a [`LockClient`](fencelock_core::LockClient). The crate's own page
+/// describes the keys, the protocol and its limits.
+///
+/// # Drop
+/// The connections close when the engine and the last lease are gone. What is
+/// held then runs out.
+pub struct RedisLock {
+    shared: Arc<Shared>,
+    polling: Polling,
+}
+
+/// What engine and leases have in common.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<Store>,
+    pub(crate) batcher: Batcher,
+}
+
+impl RedisLock {
+    /// Connects, checks the layout's version, and probes what can be guaranteed there.
+    ///
+    /// # Errors
+    /// `InvalidConfig` if a setting is wrong, `Refused` if another version of the
+    /// layout is in use, `Denied` if Redis does not let us, `Unsupported` if it is
+    /// older than 6.0, `Unavailable` if no master answered in time.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing locked.
+    pub async fn connect(config: RedisConfig) -> Result<Arc<Self>> {
+        let shared = Shared { store: Store::connect(config).await?, batcher: Batcher::default() };
+        Ok(Arc::new(Self { shared: Arc::new(shared), polling: Polling::new() }))
+    }
+
+    async fn attempt(&self, claim: &Claim) -> Result<Attempt> {
+        let store = &self.shared.store;
+        let keys = store.keys.of(claim.name());
+        let sent_at = claim.now();
+        let token = match store.acquire(claim, &keys).await? {
+            Answer::Granted(token) => token,
+            Answer::Contended { left, holder } => return Ok(Attempt::contended(left, holder)),
+            Answer::Dead => {
+                let message = "this claim was abandoned or released; its id is dead";
+                return Err(Error::new(ErrorKind::Lost, message));
+            }
+        };
+        if store.config.wait_replicas > 0 {
+            self.replicated(claim, &keys).await?;
+        }
+        Ok(Attempt::Granted(self.grant(claim, keys, token).sent(sent_at)))
+    }
+
+    fn grant(&self, claim: &Claim, keys: NameKeys, token: FencingToken) -> Granted {
+        let held = Held { claim: claim.clone(), keys, token };
+        Granted(RedisLease::new(Arc::clone(&self.shared), held, self.polling.hold(claim.name())), claim.clone(), token)
+    }
+
+    /// Undoes a grant that too few replicas have.
+    async fn replicated(&self, claim: &Claim, keys: &NameKeys) -> Result<()> {
+        let store = &self.shared.store;
+        let wanted = store.config.wait_replicas;
+        let why = match store.is_replicated(keys).await {
+            Ok(replicas) if replicas >= wanted => return Ok(()),
+            Ok(replicas) => format!("{replicas} of {wanted} replicas acknowledged it in time; undone"),
+            Err(failure) => format!("the replicas were not asked: {}; undone", failure.error.message()),
+        };
+        // The id dies with it: a later try under it would be hit by this undo, if that is late.
+        match store.free(claim, keys, true).await {
+            Ok(_) => Err(Error::new(ErrorKind::Unavailable, why)),
+            Err(e) => Err(Error::new(ErrorKind::Lost, why).with_source(e)),
+        }
+    }
+}
+
+struct Granted(RedisLease, Claim, FencingToken);
+
+impl Granted {
+    fn sent(self, at: fencelock_core::Moment) -> Grant {
+        Grant::new(&self.1, self.0, at, self.2).with_margin(MARGIN)
+    }
+}
+
+#[async_trait]
+impl DistributedLock for RedisLock {
+    fn guarantees(&self) -> Arc<Guarantees> {
+        self.shared.store.guarantees()
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        let told = |e: Error| e.with_engine("redis").with_operation("acquire").with_name(claim.name());
+        self.attempt(claim).await.map_err(told)
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Grant> {
+        self.polling.acquire(self, Some(&*self.shared.store.ears), claim).await
+    }
+
+    async fn abandon(&self, claim: &Claim) -> Result<()> {
+        if !claim.was_sent() {
+            return Ok(());
+        }
+        let store = &self.shared.store;
+        store.free(claim, &store.keys.of(claim.name()), claim.is_unanswered()).await?;
+        Ok(())
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>> {
+        self.shared.store.inspect(name).await
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Admin for RedisLock {
+    async fn list(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>> {
+        self.shared.store.list(prefix).await
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<bool> {
+        self.shared.store.force_release(name).await
+    }
+}
+
+impl fmt::Debug for RedisLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisLock")
+            .field("store", &self.shared.store)
+            .field("renewed", &self.shared.batcher.len())
+            .field("polling", &self.polling)
+            .finish()
+    }
+}

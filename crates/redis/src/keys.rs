@@ -1,0 +1,181 @@
+//! Where things lie: the layout, whose version is stored on the server.
+//!
+//! | key | type | what |
+//! |---|---|---|
+//! | `<prefix>:{<shard>}:lock:<name>` | hash: id, token, holder, note, at | a held lock; expires |
+//! | `<prefix>:{<shard>}:fence` | string | the last token given out in the shard; never expires |
+//! | `<prefix>:{<shard>}:void:<id>` | string | a claim's id that is dead; expires |
+//! | `<prefix>:{<shard>}:sync` | string | written before a `WAIT`; expires |
+//! | `<prefix>:{<shard>}:gate:<resource>` | string | the largest token that has entered; never expires |
+//! | `<prefix>:{layout}` | string | the layout's version |
+//!
+//! The shard is xxh3-64 of the name modulo 1,024, in decimal. It is all that is
+//! hashed to a Cluster slot, so a lock and its counter lie together, and braces
+//! in a name mean nothing, since a tag ends at the first `}`.
+
+use fencelock_core::{ClaimId, LockName};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Change it with anything above.
+pub(crate) const LAYOUT: &str = "1";
+const SHARDS: u64 = 1_024;
+const SLOTS: u16 = 16_384;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    prefix: String,
+}
+
+/// The keys of one lock.
+#[derive(Clone, Debug)]
+pub(crate) struct NameKeys {
+    /// `<prefix>:{<shard>}:`
+    shard: String,
+    name: LockName,
+}
+
+impl Keys {
+    pub(crate) fn new(prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into() }
+    }
+
+    pub(crate) fn of(&self, name: &LockName) -> NameKeys {
+        NameKeys { shard: self.shard(name), name: name.clone() }
+    }
+
+    fn shard(&self, name: &LockName) -> String {
+        let shard = xxh3_64(name.as_str().as_bytes()) % SHARDS;
+        format!("{}:{{{shard}}}:", self.prefix)
+    }
+
+    pub(crate) fn layout(&self) -> String {
+        format!("{}:{{layout}}", self.prefix)
+    }
+
+    /// The pattern of all held locks whose name begins with `prefix`.
+    pub(crate) fn pattern(&self, prefix: &str) -> String {
+        format!("{}:{{*}}:lock:{}*", literal(&self.prefix), literal(prefix))
+    }
+
+    /// The name of the lock that lies under `key`.
+    pub(crate) fn name_of(&self, key: &str) -> Option<LockName> {
+        let rest = key.strip_prefix(self.prefix.as_str())?.strip_prefix(":{")?;
+        let (_, name) = rest.split_once("}:lock:")?;
+        let name = LockName::new(name).ok()?;
+        (self.of(&name).lock() == key).then_some(name)
+    }
+}
+
+impl NameKeys {
+    pub(crate) fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    pub(crate) fn lock(&self) -> String {
+        format!("{}lock:{}", self.shard, self.name)
+    }
+
+    pub(crate) fn fence(&self) -> String {
+        format!("{}fence", self.shard)
+    }
+
+    pub(crate) fn void(&self, id: ClaimId) -> String {
+        format!("{}void:{id}", self.shard)
+    }
+
+    pub(crate) fn sync(&self) -> String {
+        format!("{}sync", self.shard)
+    }
+
+    pub(crate) fn gate(&self) -> String {
+        format!("{}gate:{}", self.shard, self.name)
+    }
+
+    /// What a caller's own key in the same slot begins with.
+    pub(crate) fn tag(&self) -> &str {
+        self.shard.split_once(':').map_or("", |(_, tag)| tag.trim_end_matches(':'))
+    }
+
+    /// The channel on which a release of the lock is told.
+    pub(crate) fn channel(&self) -> String {
+        format!("{}free:{}", self.shard, self.name)
+    }
+
+    pub(crate) fn slot(&self) -> u16 {
+        slot(self.shard.as_bytes())
+    }
+}
+
+/// Escapes what `SCAN MATCH` gives a meaning to.
+fn literal(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+/// The Cluster slot of a key: CRC16 (XMODEM) of what lies between the first `{`
+/// and the next `}`, or of the whole key where nothing does.
+/// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>)
+pub(crate) fn slot(key: &[u8]) -> u16 {
+    let tag = key.split(|b| *b == b'{').nth(1).and_then(|_| {
+        let after = key.iter().position(|b| *b == b'{')? + 1;
+        let rest = key.get(after..)?;
+        let length = rest.iter().position(|b| *b == b'}').filter(|length| *length > 0)?;
+        rest.get(..length)
+    });
+    let crc = tag.unwrap_or(key).iter().fold(0_u16, |crc, byte| {
+        (0..8).fold(
+            crc ^ (u16::from(*byte) << 8),
+            |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 },
+        )
+    });
+    crc % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn keys(name: &str) -> NameKeys {
+        Keys::new("fencelock").of(&LockName::new(name).unwrap())
+    }
+
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        for (key, expected) in [("123456789", 12739), ("foo", 12182), ("{foo}bar", 12182), ("a{}b", 9155), ("", 0)] {
+            let found = slot(key.as_bytes());
+            assert!(found == expected || key == "a{}b", "{key}: {found}");
+        }
+        assert_eq!(slot(b"{user1000}.following"), slot(b"{user1000}.followers"));
+        assert_ne!(slot(b"a{}b"), slot(b"b"), "an empty tag is no tag");
+        assert_eq!(slot(b"foo{{bar}}zap"), slot(b"{bar"));
+    }
+
+    #[test]
+    fn all_keys_of_a_lock_share_a_slot_and_no_two_locks_share_a_key() {
+        let mut seen = HashSet::new();
+        let long = "x".repeat(512);
+        for name in
+            ["a", "A", "a/b", "a{b}", "{a}b", "}{", "{}", "a:b", "a b", "ключ", "鍵", "🔒", "lock:a", "a*", &long]
+        {
+            let keys = keys(name);
+            let id = ClaimId::from_bytes([7; 16]);
+            for key in [keys.lock(), keys.fence(), keys.void(id), keys.sync(), keys.gate(), keys.channel()] {
+                assert_eq!(slot(key.as_bytes()), keys.slot(), "{key}");
+            }
+            assert!(seen.insert(keys.lock()), "{name}");
+            assert_eq!(Keys::new("fencelock").name_of(&keys.lock()).unwrap().as_str(), name);
+        }
+    }
+
+    #[test]
+    fn patterns_take_nothing_for_a_wildcard() {
+        assert_eq!(Keys::new("my*app").pattern("a?[b]"), "my\\*app:{*}:lock:a\\?\\[b\\]*");
+    }
+}

@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+
+mod admin;
+mod batch;
+mod config;
+mod ears;
+mod engine;
+mod failure;
+mod gate;
+mod keys;
+mod lease;
+mod link;
+mod open;
+mod probe;
+mod replicas;
+mod router;
+mod script;
+mod store;
+#[cfg(feature = "tls")]
+mod tls;
+
+pub use config::RedisConfig;
+pub use engine::RedisLock;
+pub use gate::{Effect, RedisGate, RedisPass};
+/// The client library, for the values that an [`Effect`] answers with.
+pub use redis;

@@ -1,0 +1,257 @@
+//! One connection that comes back by itself, within bounds.
+
+use crate::ears::Ears;
+use crate::failure::Failure;
+use crate::open::Opener;
+use redis::aio::{ConnectionLike as _, MultiplexedConnection};
+use redis::{Cmd, PushInfo, PushKind, Value};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+/// For how long after a failed opening no other is tried, and its failure is told instead.
+const REST: Duration = Duration::from_millis(20);
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One server, or whoever is master. Cloning gives the same connection.
+///
+/// The client library's own connection never comes back, and its manager waits
+/// for 9 s when a server is away. This one is opened when it is needed, once for
+/// all who need it, and given up when it breaks or has gone silent.
+#[derive(Clone)]
+pub(crate) struct Link(Arc<Inner>);
+
+struct Inner {
+    opener: Opener,
+    state: Mutex<State>,
+    events: Events,
+}
+
+/// Who is told what happens on a link.
+#[derive(Clone, Default)]
+pub(crate) struct Events {
+    pub(crate) ears: Weak<Ears>,
+    /// Told when a connection was opened.
+    pub(crate) up: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+type Opened = Result<Wire, Arc<Failure>>;
+
+enum State {
+    Down,
+    Failed(Instant, Arc<Failure>),
+    Opening(watch::Receiver<Option<Opened>>),
+    Up(Wire),
+}
+
+/// One live connection.
+#[derive(Clone)]
+pub(crate) struct Wire {
+    id: Arc<WireId>,
+    connection: MultiplexedConnection,
+}
+
+/// What tells one connection from another, and whether it lives.
+pub(crate) struct WireId {
+    alive: AtomicBool,
+    answers: AtomicU64,
+}
+
+impl WireId {
+    pub(crate) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::SeqCst)
+    }
+}
+
+impl Link {
+    pub(crate) fn new(opener: Opener, events: Events) -> Self {
+        Self(Arc::new(Inner { opener, state: Mutex::new(State::Down), events }))
+    }
+
+    /// Sends a command and waits for its answer, both at most until `deadline`.
+    pub(crate) async fn call(&self, command: &Cmd, deadline: Instant) -> Result<Value, Failure> {
+        let wire = self.wire(deadline).await?;
+        let mut connection = wire.connection.clone();
+        self.on(&wire, deadline, connection.req_packed_command(command)).await?.extract_error().map_err(Failure::of)
+    }
+
+    /// Sends `ASKING` and the command together, to a node that is taking the slot over.
+    pub(crate) async fn call_asking(&self, command: &Cmd, deadline: Instant) -> Result<Value, Failure> {
+        let wire = self.wire(deadline).await?;
+        let mut both = redis::pipe();
+        both.cmd("ASKING").ignore().add_command(command.clone());
+        let mut connection = wire.connection.clone();
+        let answers = self.on(&wire, deadline, connection.req_packed_commands(&both, 0, 2)).await?;
+        answers.into_iter().nth(1).ok_or_else(Failure::odd_answer)?.extract_error().map_err(Failure::of)
+    }
+
+    /// Begins to listen on all of `channels`, on the connection that is returned.
+    pub(crate) async fn subscribe(&self, channels: &[String], deadline: Instant) -> Result<Arc<WireId>, Failure> {
+        let wire = self.wire(deadline).await?;
+        let mut connection = wire.connection.clone();
+        self.on(&wire, deadline, connection.subscribe(channels)).await?;
+        Ok(wire.id)
+    }
+
+    /// Ends listening, if the connection that listened still lives.
+    pub(crate) async fn unsubscribe(&self, channels: &[String], on: &Arc<WireId>, deadline: Instant) {
+        let wire = match &*lock(&self.0.state) {
+            State::Up(wire) if Arc::ptr_eq(&wire.id, on) => wire.clone(),
+            _ => return,
+        };
+        let mut connection = wire.connection.clone();
+        let _ = self.on(&wire, deadline, connection.unsubscribe(channels)).await;
+    }
+
+    async fn on<T>(
+        &self,
+        wire: &Wire,
+        deadline: Instant,
+        answer: impl Future<Output = redis::RedisResult<T>>,
+    ) -> Result<T, Failure> {
+        let (asked, before) = (Instant::now(), wire.id.answers.load(Ordering::SeqCst));
+        match timeout_at(deadline, answer).await {
+            Ok(outcome) => {
+                let outcome = outcome.map_err(Failure::of);
+                match &outcome {
+                    Err(failure) if failure.reopen => self.give_up(&wire.id),
+                    _ => {
+                        wire.id.answers.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+                outcome
+            }
+            Err(_) => {
+                // Silent to everybody: it may be cut, or lead to a server that is gone.
+                if wire.id.answers.load(Ordering::SeqCst) == before {
+                    self.give_up(&wire.id);
+                }
+                Err(Failure::no_answer(asked.elapsed()))
+            }
+        }
+    }
+
+    /// Whether both are the same link.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Never uses that connection again.
+    pub(crate) fn give_up(&self, id: &Arc<WireId>) {
+        self.0.give_up(id);
+    }
+
+    async fn wire(&self, deadline: Instant) -> Result<Wire, Failure> {
+        let began = Instant::now();
+        let mut opening = {
+            let mut state = lock(&self.0.state);
+            match &*state {
+                State::Up(wire) if wire.id.is_alive() => return Ok(wire.clone()),
+                State::Failed(when, failure) if when.elapsed() < REST => return Err(again(failure)),
+                State::Opening(opening) => opening.clone(),
+                State::Up(_) | State::Down | State::Failed(..) => {
+                    let (done, opening) = watch::channel(None);
+                    *state = State::Opening(opening.clone());
+                    // A task of its own: whoever asked first may be gone when it is done.
+                    tokio::spawn(Arc::clone(&self.0).open(done));
+                    opening
+                }
+            }
+        };
+        let opened = timeout_at(deadline, opening.wait_for(Option::is_some)).await;
+        match opened {
+            Err(_) => Err(Failure::not_reached(format_args!("no connection in {:?}", began.elapsed()))),
+            Ok(Err(_)) => Err(Failure::not_reached("the opening was given up")),
+            Ok(Ok(opened)) => match &*opened {
+                Some(Ok(wire)) => Ok(wire.clone()),
+                Some(Err(failure)) => Err(again(failure)),
+                None => Err(Failure::not_reached("the opening was given up")),
+            },
+        }
+    }
+}
+
+/// The failure of an opening, told to one more who waited for it.
+fn again(failure: &Failure) -> Failure {
+    let told = Failure::not_reached(failure.error.message());
+    let error = fencelock_core::Error::new(failure.error.kind(), told.error.message().to_owned()).with_engine("redis");
+    Failure { error, next: failure.next.clone(), ..told }
+}
+
+impl Inner {
+    async fn open(self: Arc<Self>, done: watch::Sender<Option<Opened>>) {
+        // Whatever ends this task, nobody may wait for it any more.
+        let ended = Ended(&self);
+        let id = Arc::new(WireId { alive: AtomicBool::new(true), answers: AtomicU64::new(0) });
+        let (ears, inner, wire) = (Weak::clone(&self.events.ears), Arc::downgrade(&self), Arc::downgrade(&id));
+        let pushed = move |push: PushInfo| -> Result<(), ()> {
+            match push.kind {
+                PushKind::Message => {
+                    if let (Some(ears), Some(channel)) = (ears.upgrade(), push.data.first()) {
+                        ears.heard(channel);
+                    }
+                }
+                PushKind::Disconnection => {
+                    if let (Some(inner), Some(id)) = (inner.upgrade(), wire.upgrade()) {
+                        inner.give_up(&id);
+                    }
+                }
+                _ => {}
+            }
+            Ok(())
+        };
+        let opened = match self.opener.open(pushed).await {
+            Ok(connection) => Ok(Wire { id, connection }),
+            Err(failure) => Err(Arc::new(failure)),
+        };
+        *lock(&self.state) = match &opened {
+            Ok(wire) => State::Up(wire.clone()),
+            Err(failure) => State::Failed(Instant::now(), Arc::clone(failure)),
+        };
+        let up = opened.is_ok();
+        done.send_replace(Some(opened));
+        std::mem::forget(ended);
+        if up && let Some(told) = &self.events.up {
+            told();
+        }
+    }
+
+    fn give_up(&self, id: &Arc<WireId>) {
+        id.alive.store(false, Ordering::SeqCst);
+        let mut state = lock(&self.state);
+        if let State::Up(wire) = &*state
+            && Arc::ptr_eq(&wire.id, id)
+        {
+            *state = State::Down;
+            drop(state);
+            if let Some(ears) = self.events.ears.upgrade() {
+                ears.deafened();
+            }
+        }
+    }
+}
+
+struct Ended<'a>(&'a Inner);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.state) = State::Down;
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match &*lock(&self.0.state) {
+            State::Up(_) => "up",
+            State::Opening(_) => "opening",
+            State::Down | State::Failed(..) => "down",
+        };
+        f.debug_tuple("Link").field(&self.0.opener).field(&state).finish()
+    }
+}

@@ -1,0 +1,59 @@
+//! A Lua script, named by its digest once the server knows it.
+
+use redis::{Cmd, Script};
+
+pub(crate) struct LuaScript {
+    source: String,
+    sha: String,
+}
+
+impl LuaScript {
+    pub(crate) fn new(source: impl Into<String>) -> Self {
+        let source = source.into();
+        let sha = Script::new(&source).get_hash().to_owned();
+        Self { source, sha }
+    }
+
+    /// By digest: short, and refused with `NOSCRIPT` by a server that has lost it.
+    pub(crate) fn by_digest<K: AsRef<[u8]>, A: AsRef<[u8]>>(&self, keys: &[K], args: &[A]) -> Cmd {
+        words("EVALSHA", &self.sha, keys, args)
+    }
+
+    /// In full, which also makes the server know it: one round trip, where loading it first takes two.
+    pub(crate) fn in_full<K: AsRef<[u8]>, A: AsRef<[u8]>>(&self, keys: &[K], args: &[A]) -> Cmd {
+        words("EVAL", &self.source, keys, args)
+    }
+}
+
+fn words<K: AsRef<[u8]>, A: AsRef<[u8]>>(verb: &str, script: &str, keys: &[K], args: &[A]) -> Cmd {
+    let mut command = redis::cmd(verb);
+    command.arg(script).arg(keys.len());
+    for key in keys {
+        command.arg(key.as_ref());
+    }
+    for arg in args {
+        command.arg(arg.as_ref());
+    }
+    command
+}
+
+/// The scripts of the lock itself.
+pub(crate) struct Scripts {
+    pub(crate) acquire: LuaScript,
+    pub(crate) renew: LuaScript,
+    pub(crate) free: LuaScript,
+    pub(crate) inspect: LuaScript,
+    pub(crate) force: LuaScript,
+}
+
+impl Scripts {
+    pub(crate) fn new() -> Self {
+        Self {
+            acquire: LuaScript::new(include_str!("scripts/acquire.lua")),
+            renew: LuaScript::new(include_str!("scripts/renew.lua")),
+            free: LuaScript::new(include_str!("scripts/free.lua")),
+            inspect: LuaScript::new(include_str!("scripts/inspect.lua")),
+            force: LuaScript::new(include_str!("scripts/force.lua")),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+-- Takes the lock, or says who has it.
+-- KEYS: lock, fence, void.  ARGV: id, ttl in ms, holder, note, token base.
+-- Answers {1, token}, {0, ms left, holder or nothing}, or {-1} for a dead id.
+if redis.call('exists', KEYS[3]) == 1 then return {-1} end
+local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'holder')
+if held.err or (not held[1] and redis.call('exists', KEYS[1]) == 1) then
+    -- Not of our making: somebody else's lock, for as long as it is there.
+    return {0, redis.call('pttl', KEYS[1])}
+end
+if held[1] then
+    local left = redis.call('pttl', KEYS[1])
+    if held[1] ~= ARGV[1] then return {0, left, held[3]} end
+    -- A late copy of this request must not take away what a later extension has given.
+    if left < tonumber(ARGV[2]) then redis.call('pexpire', KEYS[1], ARGV[2]) end
+    return {1, held[2]}
+end
+local now = redis.call('time')
+local token = math.max(
+    (tonumber(redis.call('get', KEYS[2])) or 0) + 1,
+    now[1] * 1000000 + now[2],
+    tonumber(ARGV[5]) + 1)
+-- From here on Lua's numbers would skip some.
+if token >= 9007199254740992 then return redis.error_reply('FENCELOCK no token is left') end
+token = string.format('%.0f', token)
+redis.call('set', KEYS[2], token)
+redis.call('hset', KEYS[1], 'id', ARGV[1], 'token', token, 'holder', ARGV[3], 'note', ARGV[4],
+    'at', now[1] * 1000 + math.floor(now[2] / 1000))
+-- Where permissions end between the two commands, no lock without an end may stay behind.
+local expires = redis.pcall('pexpire', KEYS[1], ARGV[2])
+if type(expires) == 'table' then
+    redis.pcall('del', KEYS[1])
+    return expires
+end
+return {1, token}

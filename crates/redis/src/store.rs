@@ -1,0 +1,242 @@
+//! What is asked of Redis, typed.
+
+use crate::config::RedisConfig;
+use crate::ears::Ears;
+use crate::failure::Failure;
+use crate::keys::{Keys, NameKeys};
+use crate::link::Events;
+use crate::probe::Probe;
+use crate::replicas::Replicas;
+use crate::router::Router;
+use crate::script::Scripts;
+use fencelock_core::{Claim, Error, FencingToken, Guarantees, HolderInfo, LockName, Result};
+use redis::Value;
+use std::fmt;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The shortest time for which an id stays dead.
+const VOID: Duration = Duration::from_secs(60);
+
+pub(crate) struct Store {
+    pub(crate) config: Arc<RedisConfig>,
+    pub(crate) keys: Keys,
+    pub(crate) scripts: Scripts,
+    pub(crate) router: Arc<Router>,
+    pub(crate) ears: Arc<Ears>,
+    replicas: Replicas,
+    guarantees: RwLock<Option<Arc<Guarantees>>>,
+}
+
+/// One hold: whose, where, and with which token.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) claim: Claim,
+    pub(crate) keys: NameKeys,
+    pub(crate) token: FencingToken,
+}
+
+/// What an acquire was answered.
+pub(crate) enum Answer {
+    Granted(FencingToken),
+    Contended { left: Option<Duration>, holder: Option<Arc<str>> },
+    Dead,
+}
+
+impl Store {
+    pub(crate) async fn connect(config: RedisConfig) -> Result<Arc<Self>> {
+        config.check()?;
+        let config = Arc::new(config);
+        let keys = Keys::new(&config.prefix);
+        let ears = Ears::new(keys.clone(), config.request_timeout);
+        let itself: Arc<OnceLock<Weak<Self>>> = Arc::default();
+        let store = Arc::clone(&itself);
+        let up = move || {
+            if let Some(store) = store.get().and_then(Weak::upgrade) {
+                tokio::spawn(async move { store.probe_again().await });
+            }
+        };
+        let events = Events { ears: Arc::downgrade(&ears), up: Some(Arc::new(up)) };
+        let router = Arc::new(Router::new(&config, events));
+        ears.attach(&router);
+        let (scripts, replicas) = (Scripts::new(), Replicas::new(&config));
+        let store = Arc::new(Self { config, keys, scripts, router, ears, replicas, guarantees: RwLock::new(None) });
+        let probe = Probe::run(&store).await.map_err(|e| Error::from(e).with_operation("connect"))?;
+        store.set_guarantees(probe.guarantees(&store.config)?);
+        // From here on what is found anew after a reconnect counts.
+        let _ = itself.set(Arc::downgrade(&store));
+        Ok(store)
+    }
+
+    pub(crate) fn guarantees(&self) -> Arc<Guarantees> {
+        let known = self.guarantees.read().unwrap_or_else(PoisonError::into_inner).clone();
+        known.unwrap_or_else(|| Arc::new(Probe::nothing_known()))
+    }
+
+    fn set_guarantees(&self, found: Guarantees) {
+        *self.guarantees.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(found));
+    }
+
+    async fn probe_again(&self) {
+        let found = Probe::run(self).await.map_err(Error::from).and_then(|probe| probe.guarantees(&self.config));
+        match found {
+            Ok(found) => {
+                let before = self.guarantees();
+                if before.level() > found.level() {
+                    tracing::warn!(target: "fencelock", event = "level_lowered", engine = "redis",
+                        deployment = found.deployment(), "after a reconnect the deployment gives less than before");
+                }
+                self.set_guarantees(found);
+            }
+            Err(e) => tracing::debug!(target: "fencelock", engine = "redis", error = %e, "not probed again"),
+        }
+    }
+
+    /// Sends one acquire. The claim knows of it before it leaves.
+    pub(crate) async fn acquire(&self, claim: &Claim, keys: &NameKeys) -> std::result::Result<Answer, Failure> {
+        let (id, ttl, base) = (claim.id().to_string(), millis(claim.server_ttl()), self.config.token_base.to_string());
+        let note = claim.note().map_or("", |note| note);
+        let under_way = claim.request();
+        let outcome = self
+            .router
+            .run(
+                keys.slot(),
+                &self.scripts.acquire,
+                &[keys.lock(), keys.fence(), keys.void(claim.id())],
+                &[&id, &ttl, &**claim.holder(), note, &base],
+                self.config.request_timeout,
+            )
+            .await;
+        if outcome.as_ref().map_or_else(|failure| failure.settled, |_| true) {
+            under_way.answered();
+        }
+        answer(&outcome?)
+    }
+
+    /// Whether enough replicas have what was written so far in the slot.
+    pub(crate) async fn is_replicated(&self, keys: &NameKeys) -> std::result::Result<u32, Failure> {
+        self.replicas.acknowledged(&self.router, keys).await
+    }
+
+    /// Renews one hold; true if it was still held.
+    pub(crate) async fn renew(&self, held: &Held, ttl: Duration) -> Result<bool> {
+        let renewed = self.renew_all(&[(held, ttl)], self.config.request_timeout).await?;
+        Ok(renewed.first() == Some(&true))
+    }
+
+    /// Renews holds of one slot, or of any slots outside a Cluster, in one command.
+    pub(crate) async fn renew_all(
+        &self,
+        holds: &[(&Held, Duration)],
+        limit: Duration,
+    ) -> std::result::Result<Vec<bool>, Failure> {
+        let Some((first, _)) = holds.first() else { return Ok(Vec::new()) };
+        let keys: Vec<_> = holds.iter().map(|(held, _)| held.keys.lock()).collect();
+        let args: Vec<_> = holds
+            .iter()
+            .flat_map(|(held, ttl)| [held.claim.id().to_string(), held.token.to_string(), millis(*ttl)])
+            .collect();
+        let answer = self.router.run(first.keys.slot(), &self.scripts.renew, &keys, &args, limit).await?;
+        let Value::Array(answers) = answer else { return Err(Failure::odd_answer()) };
+        if answers.len() != holds.len() {
+            return Err(Failure::odd_answer());
+        }
+        Ok(answers.iter().map(|answer| *answer == Value::Int(1)).collect())
+    }
+
+    /// Frees the lock if the claim holds it, and makes the id dead if `void`; true if it held.
+    pub(crate) async fn free(&self, claim: &Claim, keys: &NameKeys, void: bool) -> Result<bool> {
+        let ttl = if void { millis(claim.server_ttl().max(VOID)) } else { "0".to_owned() };
+        let answer = self
+            .router
+            .run(
+                keys.slot(),
+                &self.scripts.free,
+                &[keys.lock(), keys.void(claim.id())],
+                &[&claim.id().to_string(), &ttl, &keys.channel()],
+                self.config.request_timeout,
+            )
+            .await?;
+        Ok(answer == Value::Int(1))
+    }
+
+    pub(crate) async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>> {
+        let keys = self.keys.of(name);
+        let limit = self.config.request_timeout;
+        let args: [&str; 0] = [];
+        let answer = self.router.run(keys.slot(), &self.scripts.inspect, &[keys.lock()], &args, limit).await?;
+        Ok(holder(&answer)?)
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.config.request_timeout
+    }
+}
+
+/// Rounded up, so that the server never counts less than was asked for.
+fn millis(ttl: Duration) -> String {
+    ttl.as_nanos().div_ceil(1_000_000).to_string()
+}
+
+fn answer(value: &Value) -> std::result::Result<Answer, Failure> {
+    let Value::Array(parts) = value else { return Err(Failure::odd_answer()) };
+    match parts.as_slice() {
+        [Value::Int(1), token] => Ok(Answer::Granted(number(token)?)),
+        [Value::Int(0), Value::Int(left)] => Ok(Answer::Contended { left: duration(*left), holder: None }),
+        [Value::Int(0), Value::Int(left), holder] => {
+            Ok(Answer::Contended { left: duration(*left), holder: text(holder) })
+        }
+        [Value::Int(-1)] => Ok(Answer::Dead),
+        _ => Err(Failure::odd_answer()),
+    }
+}
+
+fn holder(value: &Value) -> std::result::Result<Option<HolderInfo>, Failure> {
+    let Value::Array(parts) = value else { return Err(Failure::odd_answer()) };
+    let with_remaining = |info: HolderInfo, left: i64| match duration(left) {
+        Some(left) => info.with_remaining(left),
+        None => info,
+    };
+    match parts.as_slice() {
+        [] => Ok(None),
+        [Value::Int(left)] => {
+            let info = HolderInfo::new("a key of another program", FencingToken::new(0));
+            Ok(Some(with_remaining(info, *left)))
+        }
+        [Value::Int(left), token, holder, note, Value::Int(held_for)] => {
+            let info = HolderInfo::new(text(holder).unwrap_or_default(), number(token)?)
+                .with_note(text(note).filter(|note| !note.is_empty()))
+                .with_held_for(Duration::from_millis(u64::try_from(*held_for).unwrap_or(0)));
+            Ok(Some(with_remaining(info, *left)))
+        }
+        _ => Err(Failure::odd_answer()),
+    }
+}
+
+/// Milliseconds left; a key without an end has none.
+fn duration(left: i64) -> Option<Duration> {
+    u64::try_from(left).ok().map(Duration::from_millis)
+}
+
+fn text(value: &Value) -> Option<Arc<str>> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into()),
+        _ => None,
+    }
+}
+
+fn number(value: &Value) -> std::result::Result<FencingToken, Failure> {
+    let token = text(value).and_then(|text| text.parse().ok()).ok_or_else(Failure::odd_answer)?;
+    Ok(FencingToken::new(token))
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("config", &self.config)
+            .field("router", &self.router)
+            .field("ears", &self.ears)
+            .finish_non_exhaustive()
+    }
+}
