@@ -4,6 +4,8 @@
 //! A server that is missing or does not come up is an error that names the
 //! package to install; nothing is skipped.
 
+mod etcd;
+mod netns;
 mod ports;
 mod process;
 mod proxy;
@@ -12,6 +14,8 @@ mod redis_cluster;
 mod redis_sentinel;
 mod zookeeper;
 
+pub use etcd::{Etcd, EtcdSettings};
+pub use netns::Network;
 pub use ports::free_port;
 pub use process::{Failure, Server};
 pub use proxy::{Mood, Proxy};

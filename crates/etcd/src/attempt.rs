@@ -1,0 +1,164 @@
+//! One request about one claim, and what its answer says.
+
+use crate::engine::Inner;
+use crate::failure::Failure;
+use crate::members::Again;
+use crate::value;
+use etcd_client::{
+    Compare, CompareOp, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
+};
+use fencelock_core::Claim;
+use std::sync::Arc;
+
+/// Where a claim stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It is the oldest of its name.
+    First { created: i64, seen: i64 },
+    /// Others came before it.
+    Behind(Behind),
+    /// It has no place; who holds the lock, if anybody does.
+    Absent { holder: Option<Arc<str>> },
+    /// Its id is void.
+    Dead,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Behind {
+    pub(crate) created: i64,
+    /// The place just before its own, where the answer showed it.
+    pub(crate) before: Option<String>,
+    /// The revision at which this was seen.
+    pub(crate) seen: i64,
+    pub(crate) holder: Option<Arc<str>>,
+}
+
+/// The oldest of a name.
+fn oldest() -> GetOptions {
+    GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend).with_limit(1)
+}
+
+/// The newest of a name: as many as `limit`.
+fn newest(limit: i64) -> GetOptions {
+    GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Descend).with_limit(limit).with_keys_only()
+}
+
+fn absent(key: &str) -> Compare {
+    Compare::create_revision(key, CompareOp::Equal, 0)
+}
+
+/// What a transaction's reads found, in their order.
+struct Reads {
+    found: Vec<Vec<KeyValue>>,
+    revision: i64,
+    succeeded: bool,
+}
+
+impl Reads {
+    fn key_values(&self, at: usize) -> &[KeyValue] {
+        self.found.get(at).map_or(&[], Vec::as_slice)
+    }
+
+    fn first(&self, at: usize) -> Option<&KeyValue> {
+        self.key_values(at).first()
+    }
+}
+
+fn text(key: &[u8]) -> String {
+    String::from_utf8_lossy(key).into_owned()
+}
+
+fn holder(first: Option<&KeyValue>) -> Option<Arc<str>> {
+    first.map(|kv| value::read(kv.value()).0)
+}
+
+impl Inner {
+    async fn transact(&self, claim: Option<&Claim>, txn: Txn) -> Result<Reads, Failure> {
+        let send = |mut client: etcd_client::Client| {
+            let txn = txn.clone();
+            async move { client.txn(txn).await }
+        };
+        let answer = self.members.call(claim, Again::Same, send).await?;
+        let reads = answer.op_responses().into_iter().filter_map(|response| match response {
+            TxnOpResponse::Get(mut got) => Some(got.take_kvs()),
+            _ => None,
+        });
+        let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
+        Ok(Reads { found: reads.collect(), revision, succeeded: answer.succeeded() })
+    }
+
+    /// Takes the lock if nobody has a place in its queue; else writes nothing.
+    pub(crate) async fn try_once(&self, claim: &Claim, lease: i64) -> Result<Standing, Failure> {
+        let (void, place) = (self.keys.void(claim.id()), self.keys.place(claim.name(), claim.id()));
+        let queue = self.keys.queue(claim.name());
+        let txn = Txn::new()
+            .when([absent(&void), absent(&queue).with_prefix()])
+            .and_then([TxnOp::put(place.as_str(), value::written(claim), Some(PutOptions::new().with_lease(lease)))])
+            .or_else([TxnOp::get(void, None), TxnOp::get(place.as_str(), None), TxnOp::get(queue, Some(oldest()))]);
+        let reads = self.transact(Some(claim), txn).await?;
+        if reads.succeeded {
+            return Ok(Standing::First { created: reads.revision, seen: reads.revision });
+        }
+        Ok(standing(&reads, &place, None))
+    }
+
+    /// Takes the last place in the queue, or finds the one that it has.
+    pub(crate) async fn join(&self, claim: &Claim, lease: i64) -> Result<Standing, Failure> {
+        let (void, place) = (self.keys.void(claim.id()), self.keys.place(claim.name(), claim.id()));
+        let queue = self.keys.queue(claim.name());
+        let txn = Txn::new()
+            .when([absent(&void), absent(&place)])
+            .and_then([
+                TxnOp::put(place.as_str(), value::written(claim), Some(PutOptions::new().with_lease(lease))),
+                TxnOp::get(queue.as_str(), Some(oldest())),
+                TxnOp::get(queue.as_str(), Some(newest(2))),
+            ])
+            .or_else([
+                TxnOp::get(void, None),
+                TxnOp::get(place.as_str(), None),
+                TxnOp::get(queue.as_str(), Some(oldest())),
+            ]);
+        let reads = self.transact(Some(claim), txn).await?;
+        if !reads.succeeded {
+            return Ok(standing(&reads, &place, None));
+        }
+        let seen = reads.revision;
+        let first = reads.first(0);
+        if first.is_some_and(|kv| kv.key() == place.as_bytes()) {
+            return Ok(Standing::First { created: seen, seen });
+        }
+        let before = reads.key_values(1).iter().find(|kv| kv.key() != place.as_bytes()).map(|kv| text(kv.key()));
+        Ok(Standing::Behind(Behind { created: seen, before, seen, holder: holder(first) }))
+    }
+
+    /// Looks again, at one revision: is the place still there, who is the oldest, who is just before?
+    pub(crate) async fn look(&self, claim: &Claim, created: Option<i64>) -> Result<Standing, Failure> {
+        let (void, place) = (self.keys.void(claim.id()), self.keys.place(claim.name(), claim.id()));
+        let queue = self.keys.queue(claim.name());
+        let mut reads =
+            vec![TxnOp::get(void, None), TxnOp::get(place.as_str(), None), TxnOp::get(queue.as_str(), Some(oldest()))];
+        if let Some(created) = created {
+            let earlier = newest(1).with_max_create_revision(created.saturating_sub(1));
+            reads.push(TxnOp::get(queue, Some(earlier)));
+        }
+        let reads = self.transact(None, Txn::new().and_then(reads)).await?;
+        Ok(standing(&reads, &place, created))
+    }
+}
+
+/// Void, own place, oldest and, if `created` is known, the one before, as they were read.
+fn standing(reads: &Reads, place: &str, created: Option<i64>) -> Standing {
+    if reads.first(0).is_some() {
+        return Standing::Dead;
+    }
+    let (own, first) = (reads.first(1), reads.first(2));
+    let Some(own) = own else { return Standing::Absent { holder: holder(first) } };
+    let seen = reads.revision;
+    if first.is_some_and(|kv| kv.key() == place.as_bytes()) {
+        return Standing::First { created: own.create_revision(), seen };
+    }
+    // The one before is that of the place that was asked about.
+    let asked = created == Some(own.create_revision());
+    let before = reads.first(3).filter(|_| asked).map(|kv| text(kv.key()));
+    Standing::Behind(Behind { created: own.create_revision(), before, seen, holder: holder(first) })
+}

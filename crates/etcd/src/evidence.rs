@@ -1,0 +1,52 @@
+//! Ownership, tested inside the caller's own transaction.
+
+use etcd_client::{Compare, CompareOp};
+use fencelock_core::{Error, ErrorKind, Evidence, LockGuard, Result};
+
+/// The test that a lock is still held, for a transaction of the caller's own on the same etcd.
+///
+/// The transaction succeeds only if the hold's key is there as it was made, in
+/// the same atomic step as the writes: no late writer gets through, whatever
+/// its clock says, and no token needs to be stored with the data.
+///
+/// ```no_run
+/// use fencelock_core::LockGuard;
+/// use fencelock_etcd::OwnedInEtcd;
+/// use fencelock_etcd::etcd_client::{Client, Txn, TxnOp};
+///
+/// # async fn example(guard: &LockGuard, mut etcd: Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let stock: i64 = match etcd.get("stock/shoes", None).await?.kvs().first() {
+///     Some(kv) => kv.value_str()?.parse()?,
+///     None => 0,
+/// };
+/// let sell = Txn::new()
+///     .when([guard.owned()?])
+///     .and_then([TxnOp::put("stock/shoes", (stock - 1).to_string(), None)]);
+/// if !etcd.txn(sell).await?.succeeded() {
+///     return Err("the lock was lost: nothing was written".into());
+/// }
+/// # Ok(()) }
+/// ```
+pub trait OwnedInEtcd {
+    /// True in a transaction exactly while the hold's key is there.
+    ///
+    /// # Errors
+    /// `Unsupported` if the hold is not in etcd.
+    fn owned(&self) -> Result<Compare>;
+}
+
+impl OwnedInEtcd for Evidence {
+    fn owned(&self) -> Result<Compare> {
+        let revision = self.get("create_revision").and_then(|revision| revision.parse().ok());
+        match (self.get("key"), revision) {
+            (Some(key), Some(revision)) => Ok(Compare::create_revision(key, CompareOp::Equal, revision)),
+            _ => Err(Error::new(ErrorKind::Unsupported, "this hold has no evidence in etcd")),
+        }
+    }
+}
+
+impl OwnedInEtcd for LockGuard {
+    fn owned(&self) -> Result<Compare> {
+        self.evidence().owned()
+    }
+}

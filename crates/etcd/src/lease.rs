@@ -1,0 +1,103 @@
+//! One hold.
+
+use crate::engine::Inner;
+use crate::failure::{Failure, Refusal};
+use crate::shared::{Registered, Shared};
+use async_trait::async_trait;
+use fencelock_core::{Claim, Error, ErrorKind, Evidence, Lease, LossReason, Result, Validity};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a hold lasts before its loss is watched for. A shorter one costs no watch, and no loss is missed.
+const WATCHED_AFTER: Duration = Duration::from_millis(50);
+/// The pause after a look without an answer.
+const REST: Duration = Duration::from_millis(100);
+
+pub(crate) struct EtcdLease {
+    inner: Arc<Inner>,
+    claim: Claim,
+    shared: Arc<Shared>,
+    id: i64,
+    place: String,
+    created: i64,
+    seen: i64,
+}
+
+impl EtcdLease {
+    pub(crate) fn new(inner: Arc<Inner>, claim: Claim, shared: Arc<Shared>, id: i64, created: i64, seen: i64) -> Self {
+        let place = inner.keys.place(claim.name(), claim.id());
+        Self { inner, claim, shared, id, place, created, seen }
+    }
+
+    /// Ends when the place is there no more.
+    async fn until_gone(&self) {
+        tokio::time::sleep(WATCHED_AFTER).await;
+        let mut seen = self.seen;
+        loop {
+            let ear = self.inner.watches.listen(&self.place, seen);
+            ear.heard().await;
+            match self.inner.is_there(&self.place, self.created).await {
+                Ok((true, revision)) => seen = revision,
+                Ok((false, _)) => return,
+                // Not known: what the keepalives prove counts until it is.
+                Err(_) => {}
+            }
+            tokio::time::sleep(REST).await;
+        }
+    }
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::Lost, "the lock was no longer ours").with_engine("etcd")
+}
+
+#[async_trait]
+impl Lease for EtcdLease {
+    async fn keep_alive(&self, validity: &Validity) -> LossReason {
+        let _registered = Registered::new(&self.shared, validity);
+        tokio::select! {
+            () = self.until_gone() => LossReason::Revoked,
+            _ = self.shared.until_ended() => LossReason::SessionEnded,
+        }
+    }
+
+    async fn extend(&self, ttl: Duration, validity: &Validity) -> Result<()> {
+        let proof = async {
+            let proof = self.shared.renewed_from_now(self.claim.clock()).await?;
+            let (there, _) = self.inner.is_there(&self.place, self.created).await?;
+            Ok::<_, Failure>(there.then_some(proof))
+        };
+        let limit = self.inner.members.limit();
+        let proof = tokio::time::timeout(limit, proof).await.map_err(|_| Failure::timed_out(limit))??;
+        let proof = proof.ok_or_else(lost)?;
+        if ttl > proof.ttl {
+            let message = format!("this hold's session has a ttl of {:?}; for a longer one acquire anew", proof.ttl);
+            return Err(Error::new(ErrorKind::Unsupported, message).with_engine("etcd"));
+        }
+        validity.extended(proof.sent, ttl);
+        Ok(())
+    }
+
+    async fn release(self: Box<Self>) -> Result<()> {
+        let freed = self.inner.free(&self.claim, &self.place, self.created, self.id).await;
+        match freed {
+            Ok(freed) => {
+                self.inner.tickets.remove(self.claim.id());
+                if freed { Ok(()) } else { Err(lost()) }
+            }
+            // Its lease is gone, and whatever names it with it.
+            Err(Failure::Refused(Refusal::NoLease)) => {
+                self.inner.tickets.remove(self.claim.id());
+                Err(lost())
+            }
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence::none()
+            .with("key", self.place.as_str())
+            .with("create_revision", self.created.to_string())
+            .with("lease", self.id.to_string())
+    }
+}

@@ -1,0 +1,146 @@
+//! Waiting in the queue: each waits for the one just before, and asks again who is first.
+//!
+//! The protocol is that of the lock recipe in etcd's own client (`concurrency.Mutex`),
+//! with an id for each claim in place of one key for a session, and with the own place
+//! read again before it counts as a grant: a lease may run out while queued (see Jepsen's
+//! report on etcd 3.4.3, 2020).
+
+use crate::attempt::{Behind, Standing};
+use crate::engine::Inner;
+use crate::failure::{Failure, Refusal};
+use crate::lease::EtcdLease;
+use crate::shared::{Proof, Use};
+use fencelock_core::{Claim, Error, ErrorKind, FencingToken, Grant, Obstacle, Result};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The pause after a request without an answer.
+const REST: Duration = Duration::from_millis(50);
+/// How long a waiter relies on being told before it looks by itself.
+const SAFETY: Duration = Duration::from_secs(20);
+
+fn jitter(most: Duration) -> Duration {
+    most.mul_f64(fastrand::f64())
+}
+
+pub(crate) fn dead() -> Error {
+    let message = "this claim was abandoned, released or has expired; its id is dead";
+    Error::new(ErrorKind::Lost, message).with_operation("acquire")
+}
+
+/// What waiting under one id comes to.
+pub(crate) enum Waited {
+    Granted(Grant),
+    /// The place is gone: its session ended, or an operator took it.
+    Removed,
+}
+
+impl Inner {
+    /// Queues under the claim's id until it is first.
+    pub(crate) async fn wait(self: &Arc<Self>, claim: &Claim) -> Result<Waited> {
+        let lease = self.lease(claim);
+        let mut standing = match self.enter(claim, &lease).await? {
+            Some(standing) => standing,
+            None => return Ok(Waited::Removed),
+        };
+        loop {
+            let behind = match standing {
+                Standing::First { created, seen } => {
+                    return Ok(match lease.until_proved(claim).await {
+                        Ok(proof) => Waited::Granted(self.granted(claim, &lease, proof, created, seen)),
+                        Err(_) => Waited::Removed,
+                    });
+                }
+                Standing::Behind(behind) => behind,
+                Standing::Absent { .. } => return Ok(Waited::Removed),
+                Standing::Dead => {
+                    self.tickets.remove(claim.id());
+                    return Err(dead());
+                }
+            };
+            claim.met(Obstacle::Held(behind.holder.clone()));
+            tokio::select! {
+                () = self.changed(&behind) => {}
+                _ = lease.until_ended() => return Ok(Waited::Removed),
+            }
+            let asked = self.look_again(claim, behind.created).await?;
+            // A watch that ends without a change must not make a waiter spin.
+            if let Standing::Behind(again) = &asked
+                && again.before.is_some()
+                && again.before == behind.before
+            {
+                tokio::time::sleep(jitter(REST)).await;
+            }
+            standing = asked;
+        }
+    }
+
+    /// Takes the last place in the queue; none if the lease was gone.
+    async fn enter(&self, claim: &Claim, lease: &Use) -> Result<Option<Standing>> {
+        loop {
+            let proof = match lease.until_proved(claim).await {
+                Ok(proof) => proof,
+                Err(Failure::Refused(Refusal::NoLease)) => return Ok(None),
+                Err(failure) => return Err(failure.into()),
+            };
+            self.tickets.insert(claim.id(), lease);
+            match self.join(claim, proof.id).await {
+                Ok(standing) => return Ok(Some(standing)),
+                Err(failure @ Failure::Refused(Refusal::NoLease)) => {
+                    lease.end(failure);
+                    return Ok(None);
+                }
+                Err(failure) if failure.had_no_effect() => {
+                    self.tickets.refused(claim);
+                    self.rest(claim, failure).await?;
+                }
+                Err(failure) => self.rest(claim, failure).await?,
+            }
+        }
+    }
+
+    async fn look_again(&self, claim: &Claim, created: i64) -> Result<Standing> {
+        loop {
+            match self.look(claim, Some(created)).await {
+                Ok(standing) => return Ok(standing),
+                Err(failure) => self.rest(claim, failure).await?,
+            }
+        }
+    }
+
+    /// Waits out what will pass; an error for what will not.
+    async fn rest(&self, claim: &Claim, failure: Failure) -> Result<()> {
+        if !failure.is_passing() {
+            return Err(failure.into());
+        }
+        claim.met(Obstacle::Unreachable(failure.to_string().into()));
+        tokio::time::sleep(REST / 2 + jitter(REST)).await;
+        Ok(())
+    }
+
+    /// Ends when the place before is gone, or may be.
+    async fn changed(&self, behind: &Behind) {
+        let Some(before) = &behind.before else { return };
+        let ear = self.watches.listen(before, behind.seen);
+        let _ = tokio::time::timeout(SAFETY + jitter(SAFETY), ear.heard()).await;
+    }
+
+    pub(crate) fn granted(
+        self: &Arc<Self>,
+        claim: &Claim,
+        lease: &Use,
+        proof: Proof,
+        created: i64,
+        seen: i64,
+    ) -> Grant {
+        let token = FencingToken::new(created.cast_unsigned());
+        let hold = EtcdLease::new(Arc::clone(self), claim.clone(), Arc::clone(lease.shared()), proof.id, created, seen);
+        if proof.ttl > claim.ttl() {
+            tracing::debug!(target: "fencelock", engine = "etcd", name = %claim.name(), claim = %claim.id(),
+                asked_ms = u64::try_from(claim.ttl().as_millis()).unwrap_or(u64::MAX),
+                granted_ms = u64::try_from(proof.ttl.as_millis()).unwrap_or(u64::MAX),
+                "granted a longer ttl: etcd counts in seconds and has a least ttl");
+        }
+        Grant::new(claim, hold, proof.sent, token).with_ttl(proof.ttl)
+    }
+}
