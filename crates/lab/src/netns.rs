@@ -109,6 +109,31 @@ impl Network {
         self.set(at, "up")
     }
 
+    /// Lets nothing pass between two hosts, while both reach all others.
+    ///
+    /// # Errors
+    /// If there is no such host.
+    pub fn separate(&self, one: usize, other: usize) -> Result<(), Failure> {
+        self.route("add", one, other)?;
+        self.route("add", other, one)
+    }
+
+    /// Ends what [`separate`](Self::separate) began.
+    ///
+    /// # Errors
+    /// If there is no such host, or they were not separated.
+    pub fn reunite(&self, one: usize, other: usize) -> Result<(), Failure> {
+        self.route("del", one, other)?;
+        self.route("del", other, one)
+    }
+
+    /// Adds or removes a route on host `at` that drops whatever is sent to `other`.
+    fn route(&self, verb: &str, at: usize, other: usize) -> Result<(), Failure> {
+        let number = |at: usize| u8::try_from(at).unwrap_or(u8::MAX);
+        let (host, address) = (self.host(number(at)), self.address(number(other)).to_string());
+        ip(&["-n", &host, "route", verb, "blackhole", &address]).map(|_| ())
+    }
+
     fn set(&self, at: usize, state: &str) -> Result<(), Failure> {
         let link = self.link(u8::try_from(at).unwrap_or(u8::MAX));
         ip(&["link", "set", &link, state]).map(|_| ())

@@ -1,6 +1,7 @@
 //! ZooKeeper servers: one, or several that form an ensemble.
 
 use crate::free_port;
+use crate::netns::Network;
 use crate::process::{Failure, Server};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -214,6 +215,18 @@ impl Ensemble {
     pub fn start_with(size: usize, settings: &ZooKeeperSettings) -> Result<Self, Failure> {
         let places = (0..size).map(|_| Place { host: Ipv4Addr::LOCALHOST.into(), wrapper: Vec::new() }).collect();
         Self::start_at(places, settings)
+    }
+
+    /// One member on each host of `network`.
+    ///
+    /// # Errors
+    /// If they do not come up.
+    pub fn start_in(network: &Network, settings: &ZooKeeperSettings) -> Result<Self, Failure> {
+        let place = |(at, host): (usize, Ipv4Addr)| Place {
+            host: host.into(),
+            wrapper: ["ip".to_owned()].into_iter().chain(network.inside(at)).collect(),
+        };
+        Self::start_at(network.addresses().into_iter().enumerate().map(place).collect(), settings)
     }
 
     /// One member at each place.
