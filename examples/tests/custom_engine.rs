@@ -1,0 +1,61 @@
+//! The contract suite on the engine of the example `custom_engine`.
+
+#![allow(missing_docs, reason = "a test")]
+
+#[path = "../custom_engine/board.rs"]
+mod board;
+#[path = "../custom_engine/engine.rs"]
+mod engine;
+
+use async_trait::async_trait;
+use board::Board;
+use engine::BoardLock;
+use fencelock::{DistributedLock, LockName, Polling, Result};
+use fencelock_testkit::Harness;
+use std::process::ExitCode;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// In this process, so that there is no address to reach it by.
+static BOARD: LazyLock<Arc<Mutex<Board>>> = LazyLock::new(Arc::default);
+static REACHED: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(true));
+
+struct OnBoard;
+
+#[async_trait]
+impl Harness for OnBoard {
+    const NAME: &'static str = "board";
+
+    async fn start() -> Result<Self> {
+        Ok(Self)
+    }
+
+    fn address(&self) -> String {
+        String::new()
+    }
+
+    async fn connect(_address: &str) -> Result<Arc<dyn DistributedLock>> {
+        let (request_timeout, polling) = (Duration::from_secs(1), Polling::new());
+        Ok(Arc::new(BoardLock { board: Arc::clone(&BOARD), reached: REACHED.subscribe(), request_timeout, polling }))
+    }
+
+    async fn interrupt(&self) -> Result<()> {
+        REACHED.send_replace(false);
+        Ok(())
+    }
+
+    async fn heal(&self) -> Result<()> {
+        REACHED.send_replace(true);
+        Ok(())
+    }
+
+    async fn seize(&self, name: &LockName) -> Result<()> {
+        BOARD.lock().unwrap_or_else(PoisonError::into_inner).held.remove(name);
+        Ok(())
+    }
+}
+
+fn main() -> ExitCode {
+    fencelock_testkit::main::<OnBoard>()
+}
