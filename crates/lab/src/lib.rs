@@ -4,6 +4,7 @@
 //! A server that is missing or does not come up is an error that names the
 //! package to install; nothing is skipped.
 
+mod certificates;
 mod etcd;
 mod netns;
 mod ports;
@@ -14,6 +15,7 @@ mod redis_cluster;
 mod redis_sentinel;
 mod zookeeper;
 
+pub use certificates::Certificates;
 pub use etcd::{Etcd, EtcdSettings};
 pub use netns::Network;
 pub use ports::free_port;

@@ -1,5 +1,6 @@
 //! ZooKeeper servers: one, or several that form an ensemble.
 
+use crate::certificates::Certificates;
 use crate::free_port;
 use crate::netns::Network;
 use crate::process::{Failure, Server};
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant};
 /// Where Debian's `libzookeeper-java` puts its classes (or `FENCELOCK_ZOOKEEPER_JAR`).
 const JAR: &str = "/usr/share/java/zookeeper.jar";
 const SILENT_LOG: &str = "/usr/share/java/slf4j-nop.jar";
+/// What the server needs for TLS beyond what its own jar names.
+const NETTY: &str = "/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar:/usr/share/java/netty-transport-native-unix-common.jar";
 const PACKAGE: &str = "libzookeeper-java, default-jre-headless";
 
 /// What the servers are configured with. Times are short, so that tests are.
@@ -72,6 +75,7 @@ impl ZooKeeperSettings {
 pub struct ZooKeeper {
     server: Server,
     address: SocketAddr,
+    secure: Option<SocketAddr>,
 }
 
 impl ZooKeeper {
@@ -92,6 +96,33 @@ impl ZooKeeper {
         let mut server = Self::new(settings, address, &[], 0, &[])?;
         server.restart()?;
         Ok(server)
+    }
+
+    /// A standalone server that takes TLS connections too, from clients that
+    /// trust `certificates` and, if `clients_too`, show one by the same authority.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start_tls(certificates: &Certificates, clients_too: bool) -> Result<Self, Failure> {
+        let (plain, secure) = (free_port(), free_port());
+        let file = |name: &str| certificates.path(name).display().to_string();
+        let settings = ZooKeeperSettings::default()
+            .with_line(format!("secureClientPort={secure}"))
+            .with_line("serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory")
+            .with_line(format!("ssl.keyStore.location={}", file("server.pem")))
+            .with_line(format!("ssl.trustStore.location={}", file("ca.pem")))
+            .with_line(format!("ssl.clientAuth={}", if clients_too { "need" } else { "none" }));
+        // The plain port is for the lab alone, which asks there whether the server is ready.
+        let mut server = Self::new(&settings, (Ipv4Addr::LOCALHOST, plain).into(), &[], 0, &[])?;
+        server.restart()?;
+        server.secure = Some((Ipv4Addr::LOCALHOST, secure).into());
+        Ok(server)
+    }
+
+    /// Where it takes TLS connections.
+    #[must_use]
+    pub fn secure_address(&self) -> Option<SocketAddr> {
+        self.secure
     }
 
     fn new(
@@ -138,9 +169,9 @@ impl ZooKeeper {
             // No disk is synced: no test cuts the power.
             .with_arguments(["-Dzookeeper.forceSync=no"])
             .with_arguments(settings.properties.iter().map(|property| format!("-D{property}")))
-            .with_arguments(["-cp".to_owned(), format!("{jar}:{SILENT_LOG}")])
+            .with_arguments(["-cp".to_owned(), format!("{jar}:{SILENT_LOG}:{NETTY}")])
             .with_arguments([format!("org.apache.zookeeper.server.{class}"), file.display().to_string()]);
-        Ok(Self { server, address })
+        Ok(Self { server, address, secure: None })
     }
 
     /// Starts it after [`Server::kill`], on the same port and folder, and waits until it serves.
