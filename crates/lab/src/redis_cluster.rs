@@ -16,15 +16,25 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts six nodes, joins them, and waits until all see a whole Cluster.
+    /// Starts six nodes, joins them, and waits until all see a whole Cluster. A
+    /// master that is silent for a second is replaced.
     ///
     /// # Errors
     /// If one does not come up, or they do not agree within 30 s.
     pub fn start() -> Result<Self, Failure> {
+        Self::start_with(Duration::from_secs(1))
+    }
+
+    /// As [`start`](Self::start), where a master may be silent for `patience`.
+    ///
+    /// # Errors
+    /// If one does not come up, or they do not agree within 30 s.
+    pub fn start_with(patience: Duration) -> Result<Self, Failure> {
+        let patience = patience.as_millis().to_string();
         let mut nodes = Vec::new();
         for _ in 0..MASTERS * 2 {
             let settings =
-                ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0"];
+                ["--cluster-enabled", "yes", "--cluster-node-timeout", &patience, "--repl-diskless-sync-delay", "0"];
             let settings = settings.into_iter().chain(["--save", "", "--appendonly", "no"]);
             nodes.push(Redis::start_on(cluster_port(), settings)?);
         }

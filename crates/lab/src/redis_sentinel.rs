@@ -17,11 +17,19 @@ pub struct RedisSentinel {
 }
 
 impl RedisSentinel {
-    /// Starts all six and waits until they know each other.
+    /// Starts all six and waits until they know each other. A master that is silent for 500 ms is replaced.
     ///
     /// # Errors
     /// If one does not come up, or they do not find each other within 30 s.
     pub fn start() -> Result<Self, Failure> {
+        Self::start_with(Duration::from_millis(500))
+    }
+
+    /// As [`start`](Self::start), where a master may be silent for `patience`.
+    ///
+    /// # Errors
+    /// If one does not come up, or they do not find each other within 30 s.
+    pub fn start_with(patience: Duration) -> Result<Self, Failure> {
         let settings = ["--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"];
         let master = Redis::start_with(settings)?;
         let port = master.address().port().to_string();
@@ -36,8 +44,9 @@ impl RedisSentinel {
             let file = server.folder().join("sentinel.conf");
             let text = format!(
                 "port {own}\nbind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {port} 2\n\
-                 sentinel down-after-milliseconds {NAME} 500\nsentinel failover-timeout {NAME} 2000\n",
-                server.folder().display()
+                 sentinel down-after-milliseconds {NAME} {}\nsentinel failover-timeout {NAME} 2000\n",
+                server.folder().display(),
+                patience.as_millis()
             );
             std::fs::write(&file, text)?;
             let mut server = server.with_arguments([file.display().to_string(), "--sentinel".to_owned()]);

@@ -60,6 +60,12 @@ impl Failure {
         Self::new(ErrorKind::Engine, "an answer of a shape that was not asked for").settled()
     }
 
+    /// Redis answered that it will not.
+    pub(crate) fn is_refusal(&self) -> bool {
+        let kind = self.error.kind();
+        self.settled && matches!(kind, ErrorKind::Denied | ErrorKind::Engine | ErrorKind::Unsupported)
+    }
+
     #[cfg(feature = "tls")]
     pub(crate) fn with_source(mut self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.error = self.error.with_source(cause);
@@ -137,6 +143,8 @@ impl Failure {
             "WRONGTYPE" => Self::new(Engine, "a key of ours holds another program's value; change `prefix`"),
             "NOTENTERED" => Self::new(Engine, "the gate has been emptied since it was entered; enter again"),
             "FENCELOCK" => Self::new(Engine, "no token is left below 2^53: the fence counter was tampered with"),
+            // What is forbidden inside a script is told in words, before 7.2.
+            "ERR" if detail.contains("user executing the script") => Self::of_answer("NOPERM", ""),
             "ERR" if detail.contains("max number of clients") => {
                 Self::new(Unavailable, "Redis has as many clients as it takes").reopen()
             }

@@ -30,6 +30,8 @@ pub(crate) struct Link(Arc<Inner>);
 struct Inner {
     opener: Opener,
     state: Mutex<State>,
+    /// Whether another connection is being opened beside one that has gone silent.
+    replacing: AtomicBool,
     events: Events,
 }
 
@@ -71,7 +73,8 @@ impl WireId {
 
 impl Link {
     pub(crate) fn new(opener: Opener, events: Events) -> Self {
-        Self(Arc::new(Inner { opener, state: Mutex::new(State::Down), events }))
+        let (state, replacing) = (Mutex::new(State::Down), AtomicBool::new(false));
+        Self(Arc::new(Inner { opener, state, replacing, events }))
     }
 
     /// Sends a command and waits for its answer, both at most until `deadline`.
@@ -128,9 +131,10 @@ impl Link {
                 outcome
             }
             Err(_) => {
-                // Silent to everybody: it may be cut, or lead to a server that is gone.
-                if wire.id.answers.load(Ordering::SeqCst) == before {
-                    self.give_up(&wire.id);
+                // Silent to everybody: it may be cut, or lead to a server that is gone. Or the
+                // server is slow, and opening another would be slow as well: so it stays until then.
+                if wire.id.answers.load(Ordering::SeqCst) == before && !self.0.replacing.swap(true, Ordering::SeqCst) {
+                    tokio::spawn(Arc::clone(&self.0).replace(Arc::clone(&wire.id), before));
                 }
                 Err(Failure::no_answer(asked.elapsed()))
             }
@@ -144,7 +148,12 @@ impl Link {
 
     /// Never uses that connection again.
     pub(crate) fn give_up(&self, id: &Arc<WireId>) {
-        self.0.give_up(id);
+        self.0.give_up_for(id, State::Down);
+    }
+
+    /// Sees to it that there is a connection.
+    pub(crate) async fn open(&self, deadline: Instant) -> Result<(), Failure> {
+        self.wire(deadline).await.map(drop)
     }
 
     async fn wire(&self, deadline: Instant) -> Result<Wire, Failure> {
@@ -185,11 +194,32 @@ fn again(failure: &Failure) -> Failure {
 }
 
 impl Inner {
+    /// Opens the one connection that all who ask wait for.
     async fn open(self: Arc<Self>, done: watch::Sender<Option<Opened>>) {
-        // Whatever ends this task, nobody may wait for it any more.
-        let ended = Ended(&self);
+        let mut settled = Settled(&self, Some(State::Down));
+        let opened = self.dial().await.map_err(Arc::new);
+        settled.1 = Some(match &opened {
+            Ok(wire) => State::Up(wire.clone()),
+            Err(failure) => State::Failed(Instant::now(), Arc::clone(failure)),
+        });
+        drop(settled);
+        done.send_replace(Some(opened));
+    }
+
+    /// Opens another connection beside a silent one, and takes its place if that is still silent then.
+    async fn replace(self: Arc<Self>, silent: Arc<WireId>, answers: u64) {
+        let opened = self.dial().await;
+        self.replacing.store(false, Ordering::SeqCst);
+        if let Ok(wire) = opened
+            && silent.answers.load(Ordering::SeqCst) == answers
+        {
+            self.give_up_for(&silent, State::Up(wire));
+        }
+    }
+
+    async fn dial(self: &Arc<Self>) -> Result<Wire, Failure> {
         let id = Arc::new(WireId { alive: AtomicBool::new(true), answers: AtomicU64::new(0) });
-        let (ears, inner, wire) = (Weak::clone(&self.events.ears), Arc::downgrade(&self), Arc::downgrade(&id));
+        let (ears, inner, wire) = (Weak::clone(&self.events.ears), Arc::downgrade(self), Arc::downgrade(&id));
         let pushed = move |push: PushInfo| -> Result<(), ()> {
             match push.kind {
                 PushKind::Message => {
@@ -199,36 +229,27 @@ impl Inner {
                 }
                 PushKind::Disconnection => {
                     if let (Some(inner), Some(id)) = (inner.upgrade(), wire.upgrade()) {
-                        inner.give_up(&id);
+                        inner.give_up_for(&id, State::Down);
                     }
                 }
                 _ => {}
             }
             Ok(())
         };
-        let opened = match self.opener.open(pushed).await {
-            Ok(connection) => Ok(Wire { id, connection }),
-            Err(failure) => Err(Arc::new(failure)),
-        };
-        *lock(&self.state) = match &opened {
-            Ok(wire) => State::Up(wire.clone()),
-            Err(failure) => State::Failed(Instant::now(), Arc::clone(failure)),
-        };
-        let up = opened.is_ok();
-        done.send_replace(Some(opened));
-        std::mem::forget(ended);
-        if up && let Some(told) = &self.events.up {
+        let connection = self.opener.open(pushed).await?;
+        if let Some(told) = &self.events.up {
             told();
         }
+        Ok(Wire { id, connection })
     }
 
-    fn give_up(&self, id: &Arc<WireId>) {
+    fn give_up_for(&self, id: &Arc<WireId>, next: State) {
         id.alive.store(false, Ordering::SeqCst);
         let mut state = lock(&self.state);
         if let State::Up(wire) = &*state
             && Arc::ptr_eq(&wire.id, id)
         {
-            *state = State::Down;
+            *state = next;
             drop(state);
             if let Some(ears) = self.events.ears.upgrade() {
                 ears.deafened();
@@ -237,11 +258,14 @@ impl Inner {
     }
 }
 
-struct Ended<'a>(&'a Inner);
+/// Sets the state when it is dropped, so that nobody waits for a task that was ended.
+struct Settled<'a>(&'a Inner, Option<State>);
 
-impl Drop for Ended<'_> {
+impl Drop for Settled<'_> {
     fn drop(&mut self) {
-        *lock(&self.0.state) = State::Down;
+        if let Some(state) = self.1.take() {
+            *lock(&self.0.state) = state;
+        }
     }
 }
 

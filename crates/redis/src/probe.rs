@@ -158,6 +158,8 @@ impl Probe {
 
 impl Server {
     async fn ask(link: &Link, store: &Store) -> std::result::Result<Self, Failure> {
+        // What keeps us from connecting is a failure; what a server will not tell is not.
+        link.open(store.deadline()).await?;
         let text = async |words: &[&str]| {
             let mut command = redis::Cmd::new();
             for word in words {
@@ -169,7 +171,7 @@ impl Server {
         for section in ["server", "memory", "persistence", "replication"] {
             match text(&["INFO", section]).await {
                 Ok(answer) => info.extend(lines(&answer)),
-                Err(failure) if failure.settled => {}
+                Err(failure) if failure.is_refusal() => {}
                 Err(failure) => return Err(failure),
             }
         }
@@ -178,7 +180,7 @@ impl Server {
                 Ok(redis::from_redis_value::<BTreeMap<String, String>>(answer).unwrap_or_default().remove(name))
             }
             // Forbidden, renamed or not there, as on many a rented server.
-            Err(failure) if failure.settled => Ok(None),
+            Err(failure) if failure.is_refusal() => Ok(None),
             Err(failure) => Err(failure),
         };
         Ok(Self {

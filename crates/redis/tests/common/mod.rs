@@ -1,0 +1,73 @@
+//! What the tests have in common.
+
+#![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing, reason = "each test uses its part of it")]
+
+use fencelock_core::{ClientBuilder, EngineUrl, LockClient, Result};
+use fencelock_lab::Redis;
+use fencelock_redis::{RedisConfig, RedisLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(crate) const SLACK: Duration = Duration::from_secs(5);
+
+pub(crate) async fn engine(url: &str) -> Result<Arc<RedisLock>> {
+    RedisLock::connect(RedisConfig::from_url(&EngineUrl::parse(url)?)?).await
+}
+
+pub(crate) async fn builder(url: &str) -> Result<ClientBuilder> {
+    Ok(LockClient::builder(engine(url).await?))
+}
+
+pub(crate) async fn client(url: &str) -> LockClient {
+    builder(url).await.unwrap().build().unwrap()
+}
+
+pub(crate) fn url(redis: &Redis) -> String {
+    format!("redis://{}", redis.address())
+}
+
+pub(crate) fn through(proxy: &fencelock_lab::Proxy) -> String {
+    format!("redis://127.0.0.1:{}?request_timeout=300ms&connect_timeout=300ms", proxy.port())
+}
+
+/// What clients have sent: the commands that our scripts issue inside the server are left out.
+pub(crate) fn sent(redis: &Redis) -> BTreeMap<String, u64> {
+    const INSIDE: [&str; 12] =
+        ["exists", "hmget", "hget", "pttl", "pexpire", "time", "get", "set", "hset", "del", "publish", "info"];
+    let stats = redis.command(&["INFO", "commandstats"]).unwrap();
+    let calls = stats.lines().filter_map(|line| {
+        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let calls = rest.split(',').next()?.parse().ok()?;
+        (!INSIDE.contains(&name)).then(|| (name.to_owned(), calls))
+    });
+    calls.collect()
+}
+
+pub(crate) fn total(sent: &BTreeMap<String, u64>) -> u64 {
+    sent.values().sum()
+}
+
+/// The connections that programs other than this question have open.
+pub(crate) fn connections(redis: &Redis) -> usize {
+    redis.command(&["CLIENT", "LIST"]).unwrap().matches("id=").count().saturating_sub(1)
+}
+
+/// Looks every few milliseconds, at most for `limit`.
+pub(crate) async fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < limit, "not within {limit:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The keys of held locks there are.
+pub(crate) fn locks(redis: &Redis) -> usize {
+    redis.command(&["KEYS", "*:lock:*"]).unwrap().lines().filter(|line| line.contains(":lock:")).count()
+}
+
+/// Waits until nothing of the client's is pending.
+pub(crate) async fn drained(client: &LockClient) {
+    until("nothing pending", SLACK * 4, || client.pending() == 0).await;
+}

@@ -1,0 +1,85 @@
+//! Renewals of one client, together.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
+
+mod common;
+
+use common::{SLACK, client, sent, until, url};
+use fencelock_lab::{Mood, Proxy, Redis};
+use std::time::{Duration, Instant};
+
+fn scripts(redis: &Redis) -> u64 {
+    sent(redis).get("evalsha").copied().unwrap_or(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_holds_cost_a_command_for_each_256_and_interval() {
+    const HOLDS: u64 = 1_000;
+    let redis = Redis::start().unwrap();
+    let client = client(&url(&redis)).await;
+    let ttl = Duration::from_secs(6);
+    let mut guards = Vec::new();
+    for at in 0..HOLDS {
+        guards.push(client.named(&format!("{at}")).ttl(ttl).acquire().await.unwrap());
+    }
+    // The first interval is over, in which they fall into step.
+    tokio::time::sleep(ttl / 2).await;
+    let (before, started) = (scripts(&redis), Instant::now());
+    tokio::time::sleep(ttl * 2).await;
+    let cost = scripts(&redis) - before;
+    let intervals = u64::try_from(started.elapsed().as_millis().div_ceil((ttl / 3).as_millis())).unwrap();
+    println!("{HOLDS} holds for {intervals} intervals: {cost} commands");
+    assert!(guards.iter().all(|guard| guard.is_held()));
+    assert!(cost <= (HOLDS.div_ceil(256) + 1) * (intervals + 1), "{cost} commands in {intervals} intervals");
+    assert!(cost >= HOLDS / 256 * (intervals - 1), "{cost} commands cannot have renewed them");
+    // When nobody is left, nothing is sent.
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+    let before = scripts(&redis);
+    tokio::time::sleep(ttl / 2).await;
+    assert_eq!(scripts(&redis), before);
+}
+
+/// Of a batch, one hold was taken away: it is told, and the others are renewed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_lost_hold_costs_the_others_nothing() {
+    let redis = Redis::start().unwrap();
+    let (client, other) = (client(&url(&redis)).await, client(&url(&redis)).await);
+    let ttl = Duration::from_millis(900);
+    let mut guards = Vec::new();
+    for at in 0..50 {
+        guards.push(client.named(&format!("{at}")).ttl(ttl).acquire().await.unwrap());
+    }
+    assert!(other.force_release("7").await.unwrap());
+    until("it is told", ttl + SLACK, || !guards[7].is_held()).await;
+    tokio::time::sleep(ttl * 2).await;
+    let held = guards.iter().filter(|guard| guard.is_held()).count();
+    assert_eq!(held, 49);
+}
+
+/// The first batch after a while goes into the void; the others, and its own second try, come in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_hangs_holds_up_no_other() {
+    let redis = Redis::start().unwrap();
+    let proxy = Proxy::before(redis.address()).unwrap();
+    let client = client(&format!("redis://127.0.0.1:{}", proxy.port())).await;
+    let (short, long) = (Duration::from_millis(1_500), Duration::from_secs(6));
+    let mut guards = Vec::new();
+    for at in 0..300 {
+        guards.push(client.named(&format!("short {at}")).ttl(short).acquire().await.unwrap());
+        guards.push(client.named(&format!("long {at}")).ttl(long).acquire().await.unwrap());
+    }
+    for _ in 0..4 {
+        // For a fifth of the shorter ttl whatever is sent is swallowed.
+        proxy.set(Mood::DropRequests);
+        tokio::time::sleep(short / 5).await;
+        proxy.set(Mood::Honest);
+        tokio::time::sleep(short * 2 / 3).await;
+    }
+    let held = guards.iter().filter(|guard| guard.is_held()).count();
+    assert_eq!(held, guards.len());
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+}

@@ -1,0 +1,213 @@
+//! A server that is shared: with other programs, other versions, other databases, and under an ACL.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
+
+mod common;
+
+use common::{SLACK, client, engine, until, url};
+use fencelock_core::{ErrorKind, LockName};
+use fencelock_lab::Redis;
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// The key that our lock of this name would have, learnt from the server.
+async fn key_of(redis: &Redis, name: &str) -> String {
+    let guard = client(&url(redis)).await.acquire(name).await.unwrap();
+    let keys = redis.command(&["KEYS", &format!("*:lock:{name}")]).unwrap();
+    guard.release().await.unwrap();
+    keys.lines().nth(2).unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_key_of_another_program_is_contention_and_stays() {
+    let redis = Redis::start().unwrap();
+    let client = client(&url(&redis)).await;
+    let key = key_of(&redis, "a").await;
+    // A plain string, as most lock libraries write; a hash without our fields; a list.
+    let foreign: [&[&str]; 3] =
+        [&["SET", &key, "theirs", "NX", "PX", "60000"], &["HSET", &key, "x", "y"], &["LPUSH", &key, "x"]];
+    for write in foreign {
+        redis.command(write).unwrap();
+        let before = redis.command(&["DUMP", &key]);
+        for _ in 0..3 {
+            assert!(client.try_acquire("a").await.unwrap().is_none(), "{write:?}");
+        }
+        let given_up = client.named("a").wait_at_most(Duration::from_millis(200)).acquire().await.unwrap_err();
+        assert_eq!(given_up.kind(), ErrorKind::Timeout, "{write:?}");
+        assert!(client.inspect("a").await.unwrap().is_some(), "{write:?}");
+        assert_eq!(client.force_release("a").await.unwrap_err().kind(), ErrorKind::Engine, "{write:?}");
+        common::drained(&client).await;
+        assert_eq!(redis.command(&["EXISTS", &key]).unwrap(), ":1\r\n", "{write:?} was deleted");
+        assert_eq!(redis.command(&["DUMP", &key]).ok(), before.ok(), "{write:?} was changed");
+        redis.command(&["DEL", &key]).unwrap();
+    }
+    // Its expiry is what we wait for.
+    redis.command(&["SET", &key, "theirs", "NX", "PX", "700"]).unwrap();
+    let guard = client.named("a").wait_at_most(SLACK).acquire().await.unwrap();
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn ours_survives_what_others_do_to_their_locks() {
+    let redis = Redis::start().unwrap();
+    let client = client(&url(&redis)).await;
+    let key = key_of(&redis, "a").await;
+    let guard = client.named("a").ttl(Duration::from_millis(600)).acquire().await.unwrap();
+    let delete = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
+    assert!(redis.command(&["EVAL", delete, "1", &key, "theirs"]).unwrap().starts_with('-'), "WRONGTYPE");
+    assert_eq!(redis.command(&["SET", &key, "theirs", "NX", "PX", "9000"]).unwrap(), "$-1\r\n");
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn programs_with_another_layout_are_kept_apart() {
+    let redis = Redis::start().unwrap();
+    let first = client(&url(&redis)).await;
+    assert_eq!(redis.command(&["GET", "fencelock:{layout}"]).unwrap(), "$1\r\n1\r\n");
+    redis.command(&["SET", "fencelock:{layout}", "2"]).unwrap();
+    let e = engine(&url(&redis)).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+    assert!(e.message().contains("layout 2"), "{e}");
+    // One that is connected learns of it when it connects anew.
+    redis.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).unwrap();
+    let refused = async {
+        while first.try_acquire("a").await.err().map(|e| e.kind()) != Some(ErrorKind::Refused) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(SLACK, refused).await.unwrap();
+    let apart = engine(&format!("{}?prefix=other", url(&redis))).await;
+    assert!(apart.is_ok());
+}
+
+#[tokio::test]
+async fn prefixes_and_databases_lock_apart() {
+    let redis = Redis::start().unwrap();
+    let mut guards = Vec::new();
+    for place in ["", "?prefix=other", "/1", "/1?prefix=other"] {
+        let client = client(&format!("{}{place}", url(&redis))).await;
+        guards.push(client.try_acquire("a").await.unwrap().unwrap());
+        assert!(client.try_acquire("a").await.unwrap().is_none());
+        let listed = client.list("").await.unwrap();
+        assert_eq!(listed.len(), 1, "{listed:?}");
+    }
+    let e = engine(&format!("{}/99", url(&redis))).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidConfig, "{e}");
+}
+
+#[tokio::test]
+async fn names_of_every_kind_are_distinct() {
+    let redis = Redis::start().unwrap();
+    let client = client(&url(&redis)).await;
+    let long = "x".repeat(512);
+    let names = [
+        "a", "A", "a/b", "a{b}", "{a}b", "{}", "}{", "a:b", "a b", "a*", "a?", "[a]", "a\\", "ключ", "鍵", "🔒", &long,
+    ];
+    let mut guards = Vec::new();
+    for name in names {
+        guards.push(client.try_acquire(name).await.unwrap().expect(name));
+    }
+    for name in names {
+        assert!(client.try_acquire(name).await.unwrap().is_none(), "{name}");
+        let listed = client.list(name).await.unwrap();
+        assert!(listed.iter().any(|(found, _)| found == &LockName::new(name).unwrap()), "{name}");
+        assert!(listed.iter().all(|(found, _)| found.as_str().starts_with(name)), "{name}: {listed:?}");
+    }
+    let listed: HashSet<_> = client.list("").await.unwrap().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(listed.len(), names.len());
+}
+
+#[tokio::test]
+async fn users_passwords_and_what_the_acl_must_allow() {
+    let redis = Redis::start().unwrap();
+    let acl = |words: &[&str]| redis.command(words).unwrap();
+    // What the README says is enough.
+    let enough = "on >s3cret ~fencelock:* &fencelock:* -@all +eval +evalsha +hello +select +role +setnx +get +set \
+                  +exists +hmget +hget +hset +pttl +pexpire +time +del +publish +subscribe +unsubscribe +scan +info \
+                  +config|get +ping";
+    let words: Vec<_> = ["ACL", "SETUSER", "app"].into_iter().chain(enough.split_whitespace()).collect();
+    assert_eq!(acl(&words), "+OK\r\n");
+    acl(&["ACL", "SETUSER", "poor", "on", ">p", "~other:*", "+@all"]);
+    let at = |who: &str| format!("redis://{who}@{}", redis.address());
+    let app = client(&at("app:s3cret")).await;
+    let guard = app.named("a").ttl(Duration::from_millis(500)).acquire().await.unwrap();
+    let waiter = client(&at("app:s3cret")).await.named("a").wait_at_most(SLACK);
+    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    assert!(guard.is_held());
+    assert_eq!(app.list("").await.unwrap().len(), 1);
+    let channels = || redis.command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":free:");
+    until("the waiter listens", SLACK, channels).await;
+    guard.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+
+    for wrong in ["app:wrong", "nobody:s3cret", "poor:p"] {
+        let e = engine(&at(wrong)).await.unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Denied, "{wrong}: {e}");
+        let shown = format!("{e} {e:?}");
+        assert!(!shown.contains("s3cret") && !shown.contains("wrong@"), "{shown}");
+    }
+    // Taken away while it is connected: denied, and not waited for.
+    acl(&["ACL", "SETUSER", "app", "-evalsha", "-eval"]);
+    let e = app.named("b").wait_at_most(SLACK * 2).acquire().await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Denied, "{e}");
+
+    acl(&["CONFIG", "SET", "requirepass", "top"]);
+    assert_eq!(engine(&url(&redis)).await.unwrap_err().kind(), ErrorKind::Denied);
+    assert!(engine(&at(":top")).await.is_ok(), "the default user");
+}
+
+/// A permission that ends between two commands of a script leaves no lock without an end.
+#[tokio::test]
+async fn an_acl_without_pexpire_leaves_no_eternal_lock() {
+    let redis = Redis::start().unwrap();
+    redis.command(&["ACL", "SETUSER", "app", "on", ">p", "~*", "&*", "+@all", "-pexpire"]).unwrap();
+    let app = client(&format!("redis://app:p@{}", redis.address())).await;
+    assert_eq!(app.try_acquire("a").await.unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(common::locks(&redis), 0);
+}
+
+#[tokio::test]
+async fn a_full_server_takes_no_lock_and_lets_the_old_ones_go() {
+    let redis = Redis::start_with(["--save", "", "--maxmemory-policy", "noeviction"]).unwrap();
+    let client = client(&url(&redis)).await;
+    let guard = client.named("a").ttl(Duration::from_millis(600)).acquire().await.unwrap();
+    redis.command(&["CONFIG", "SET", "maxmemory", "1mb"]).unwrap();
+    let e = client.try_acquire("b").await.unwrap_err();
+    assert!(e.kind() == ErrorKind::Unavailable && e.message().contains("maxmemory"), "{e}");
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    assert!(guard.is_held(), "renewals need no memory");
+    guard.release().await.unwrap();
+    common::drained(&client).await;
+    assert_eq!(common::locks(&redis), 0);
+    redis.command(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
+    client.try_acquire("b").await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_replica_takes_no_lock() {
+    let master = Redis::start().unwrap();
+    let port = master.address().port().to_string();
+    let replica = Redis::start_with(["--save", "", "--replicaof", "127.0.0.1", &port]).unwrap();
+    let e = engine(&url(&replica)).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    // One that becomes a replica is met later.
+    let client = client(&url(&master)).await;
+    let other = Redis::start().unwrap();
+    master.command(&["REPLICAOF", "127.0.0.1", &other.address().port().to_string()]).unwrap();
+    let e = client.try_acquire("a").await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    master.command(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    client.named("a").wait_at_most(SLACK).acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn nobody_there_is_told_within_the_bound() {
+    let started = std::time::Instant::now();
+    let port = fencelock_lab::free_port();
+    let e = engine(&format!("redis://127.0.0.1:{port}")).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unavailable);
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+}
