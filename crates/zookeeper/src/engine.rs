@@ -87,10 +87,18 @@ impl ZooKeeperLock {
         self.inner.current().session.tempo.session
     }
 
+    /// The transaction that made the node: it grows over the whole ensemble, over restarts and leaders.
+    fn token(&self, czxid: i64) -> FencingToken {
+        let czxid = u64::try_from(czxid).unwrap_or_default();
+        FencingToken::new(czxid.saturating_add(self.inner.config.token_base))
+    }
+
     async fn grant(&self, session: &Arc<Session>, claim: &Claim, place: Place) -> Result<Grant> {
         session.fresh(session.tempo.usable() / 2).await?;
-        let base = i64::try_from(self.inner.config.token_base).unwrap_or(i64::MAX);
-        let token = u64::try_from(place.czxid.saturating_add(base)).unwrap_or(u64::MAX);
+        if session.has_ended() {
+            return Err(Error::new(ErrorKind::Unavailable, "the session has ended"));
+        }
+        let token = self.token(place.czxid);
         let lease = ZooKeeperLease {
             engine: Arc::clone(&self.inner),
             session: Arc::clone(session),
@@ -100,7 +108,7 @@ impl ZooKeeperLock {
         // What lives in a session lives as long as the session does, whatever was asked for.
         let ttl = session.tempo.session.saturating_sub(claim.lock_delay());
         let sent = session.proved(claim.now());
-        let grant = Grant::new(claim, lease, sent, FencingToken::new(token));
+        let grant = Grant::new(claim, lease, sent, token);
         Ok(grant.with_ttl(ttl).with_margin(session.tempo.margin + ROUNDING))
     }
 
@@ -134,11 +142,19 @@ impl Inner {
     }
 
     /// The present session, or a new one if it has ended.
-    pub(crate) async fn session(&self) -> Result<Arc<Session>> {
+    ///
+    /// # Cancel safety
+    /// A session that is being opened goes on being opened, for whoever asks next.
+    pub(crate) async fn session(self: &Arc<Self>) -> Result<Arc<Session>> {
         if let Some(session) = self.live() {
             return Ok(session);
         }
-        let asked = Instant::now();
+        let (inner, asked) = (Arc::clone(self), Instant::now());
+        let opening = tokio::spawn(async move { inner.reopen(asked).await });
+        opening.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, "the runtime is going down")))
+    }
+
+    async fn reopen(&self, asked: Instant) -> Result<Arc<Session>> {
         let mut last_failure = self.opening.lock().await;
         if let Some(session) = self.live() {
             return Ok(session);
@@ -239,9 +255,7 @@ impl DistributedLock for ZooKeeperLock {
             match session.call(session.client.get_data(&format!("{queue}/{}", first.node))).await {
                 Ok((data, stat)) => {
                     let (holder, note) = keys::read_data(&data);
-                    let base = i64::try_from(self.inner.config.token_base).unwrap_or(i64::MAX);
-                    let token = u64::try_from(stat.czxid.saturating_add(base)).unwrap_or(u64::MAX);
-                    let info = HolderInfo::new(holder, FencingToken::new(token));
+                    let info = HolderInfo::new(holder, self.token(stat.czxid));
                     return Ok(Some(info.with_note(note.map(Into::into))));
                 }
                 // Gone between the two: then somebody else is first, or nobody.

@@ -1,6 +1,6 @@
 //! Users, access, the root, the layout's version, servers that tell little.
 
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test")]
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! A follower is cut off from its leader alone, and goes on answering its clients for a while.
 //! Servers in network namespaces; needs root.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, missing_docs, reason = "a test")]
 
 mod common;
 

@@ -1,6 +1,13 @@
 //! The connection is cut at every step of acquire and release, in every way.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    missing_docs,
+    reason = "a test"
+)]
 
 mod common;
 

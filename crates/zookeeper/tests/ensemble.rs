@@ -1,6 +1,6 @@
 //! Three servers: the leader killed, all frozen, restarts.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, missing_docs, reason = "a test")]
 
 mod common;
 

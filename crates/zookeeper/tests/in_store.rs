@@ -1,6 +1,6 @@
 //! The hold as a condition of the caller's own `multi`.
 
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test")]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! Order, wake-ups, cancelled waiters, tokens: on one server.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, missing_docs, reason = "a test")]
 
 mod common;
 

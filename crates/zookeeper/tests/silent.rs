@@ -1,6 +1,6 @@
 //! A service that gives a client another session without a word, as some compatible servers do.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::indexing_slicing, missing_docs, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, missing_docs, reason = "a test")]
 
 mod common;
 
