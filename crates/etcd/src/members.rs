@@ -141,7 +141,7 @@ impl Members {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(Failure::Refused(Refusal::OldPermissions))) if !refreshed => {
                     refreshed = true;
-                    let _ = timeout(limit, self.refresh(member)).await;
+                    self.refresh(member).await;
                     continue;
                 }
                 Ok(Err(failure)) => failure,
@@ -166,10 +166,14 @@ impl Members {
         Err(Failure::timed_out(self.limit))
     }
 
-    async fn refresh(&self, member: usize) {
-        if let Ok(client) = self.client(member).await {
-            let _ = client.refresh_token().await;
-        }
+    /// Authenticates anew at the member, if we do at all.
+    pub(crate) async fn refresh(&self, member: usize) {
+        let refreshed = async {
+            if let Ok(client) = self.client(member).await {
+                let _ = client.refresh_token().await;
+            }
+        };
+        let _ = timeout(self.limit / 2, refreshed).await;
     }
 }
 

@@ -20,6 +20,8 @@ use tokio::time::{Instant, timeout};
 const PULSE: Duration = Duration::from_secs(5);
 /// The pause before a stream is opened anew.
 const REST: Duration = Duration::from_millis(50);
+/// How often that pause is doubled at most while watches are denied.
+const MOST_DENIALS: u32 = 7;
 
 enum Command {
     Add(i64, Watched),
@@ -88,7 +90,7 @@ impl Drop for Ear {
 
 /// Serves until the client is gone, with a new stream after each break.
 async fn serve(members: Arc<Members>, mut inbox: mpsc::UnboundedReceiver<Command>) {
-    let mut watched = HashMap::new();
+    let (mut watched, mut denials) = (HashMap::new(), 0);
     loop {
         // Nothing is watched, so no stream is needed.
         while watched.is_empty() {
@@ -100,8 +102,19 @@ async fn serve(members: Arc<Members>, mut inbox: mpsc::UnboundedReceiver<Command
         let member = members.current();
         if let Some((stream, first)) = open(&members, member, &watched).await {
             let mut hub = Hub { watched: &mut watched, first, member };
-            if hub.run(&members, stream, &mut inbox).await.is_none() {
-                return;
+            match hub.run(&members, stream, &mut inbox).await {
+                End::Gone => return,
+                End::Moved => denials = 0,
+                End::Broken => {
+                    denials = 0;
+                    members.pass_over(member);
+                    tokio::time::sleep(REST).await;
+                }
+                End::Denied => {
+                    members.refresh(member).await;
+                    tokio::time::sleep(REST * 2_u32.pow(denials)).await;
+                    denials = (denials + 1).min(MOST_DENIALS);
+                }
             }
         } else {
             members.pass_over(member);
@@ -138,6 +151,18 @@ async fn open(members: &Members, member: usize, watched: &HashMap<i64, Watched>)
     opened.ok()?.ok().map(|stream| (stream, *id))
 }
 
+/// Why a stream is of no use any more.
+enum End {
+    /// The client is gone.
+    Gone,
+    /// Another member is asked first from now on.
+    Moved,
+    /// It ended, or does not answer.
+    Broken,
+    /// The server took a watch back.
+    Denied,
+}
+
 struct Hub<'a> {
     watched: &'a mut HashMap<i64, Watched>,
     first: i64,
@@ -145,53 +170,52 @@ struct Hub<'a> {
 }
 
 impl Hub<'_> {
-    /// Serves one stream; none when the client is gone, else it is to be opened anew.
+    /// Serves one stream to its end.
     async fn run(
         &mut self,
         members: &Members,
         stream: WatchStream,
         inbox: &mut mpsc::UnboundedReceiver<Command>,
-    ) -> Option<()> {
+    ) -> End {
         let (mut requests, mut answers) = stream.split();
         let mut moves = members.moves();
         moves.mark_unchanged();
         let added: Vec<_> = self.watched.keys().copied().filter(|id| *id != self.first).collect();
         for id in added {
             if self.begin(&mut requests, id).await.is_err() {
-                return Some(());
+                return End::Broken;
             }
         }
         let (mut pulse, mut asked) = (Instant::now() + PULSE, false);
         loop {
             tokio::select! {
                 command = inbox.recv() => {
-                    if self.obey(&mut requests, command?).await.is_err() {
-                        return Some(());
+                    let Some(command) = command else { return End::Gone };
+                    if self.obey(&mut requests, command).await.is_err() {
+                        return End::Broken;
                     }
                 }
                 answer = answers.message() => {
                     (pulse, asked) = (Instant::now() + PULSE, false);
                     match answer {
-                        Ok(Some(answer)) => if self.tell(&answer) {
-                            tokio::time::sleep(REST).await;
-                            return Some(());
-                        },
-                        _ => break,
+                        // Want of permission: the token that this stream was opened with has expired.
+                        Ok(Some(answer)) if answer.created() && answer.canceled() && answer.compact_revision() == 0 => {
+                            return End::Denied;
+                        }
+                        Ok(Some(answer)) => self.tell(&answer),
+                        _ => return End::Broken,
                     }
                 }
                 // Somebody found this member failing.
-                moved = moves.changed() => if moved.is_err() || *moves.borrow() != self.member { return Some(()) },
+                moved = moves.changed() => if moved.is_err() || *moves.borrow() != self.member { return End::Moved },
                 () = tokio::time::sleep_until(pulse) => {
                     if asked || within(requests.request_progress()).await.is_err() {
-                        break;
+                        return End::Broken;
                     }
                     (pulse, asked) = (Instant::now() + PULSE, true);
                 }
             }
         }
-        members.pass_over(self.member);
-        tokio::time::sleep(REST).await;
-        Some(())
     }
 
     async fn obey(&mut self, requests: &mut WatchRequestSender, command: Command) -> Result<(), ()> {
@@ -212,16 +236,12 @@ impl Hub<'_> {
         within(requests.watch(watch.key.as_str(), Some(options(id, watch)))).await
     }
 
-    /// Tells whom it concerns; true if the stream is of no use any more.
-    fn tell(&self, answer: &WatchResponse) -> bool {
-        let Some(watch) = self.watched.get(&answer.watch_id()) else { return false };
-        let compacted = answer.compact_revision() > 0;
-        if compacted || !answer.events().is_empty() {
-            tracing::trace!(target: "fencelock", engine = "etcd", key = watch.key, compacted, "watch heard");
+    fn tell(&self, answer: &WatchResponse) {
+        let Some(watch) = self.watched.get(&answer.watch_id()) else { return };
+        if answer.canceled() || !answer.events().is_empty() {
+            tracing::trace!(target: "fencelock", engine = "etcd", key = watch.key, canceled = answer.canceled(), "watch heard");
             watch.ear.notify_one();
         }
-        // The server took a watch back for want of permission: this stream's token has expired.
-        answer.canceled() && !compacted
     }
 }
 

@@ -1,0 +1,155 @@
+//! A full store, expired tokens, permissions, another layout: each survived or told.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs, reason = "a test")]
+
+mod common;
+
+use common::{LONG, TTL, client, config, connect, keys, plain, until};
+use fencelock_core::{ErrorKind, LockClient, Secret};
+use fencelock_etcd::EtcdLock;
+use fencelock_etcd::etcd_client::DeleteOptions;
+use fencelock_lab::{Etcd, EtcdSettings};
+use std::process::Command;
+use std::time::Duration;
+
+/// Holds go on and are released; acquires are refused with what to do; when there is room again all is well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_store_refuses_acquires_and_keeps_holds() {
+    let settings = EtcdSettings::default().with_arguments(["--quota-backend-bytes", "400000"]);
+    let etcd = Etcd::start_with(&settings).unwrap();
+    let one = client(&etcd).await;
+    let guard = one.acquire("held").await.unwrap();
+    let mut store = plain(&etcd).await;
+    let mut filled = 0;
+    while store.put(format!("fill/{filled}"), vec![b'x'; 20_000], None).await.is_ok() {
+        filled += 1;
+        assert!(filled < 1_000);
+    }
+    let refused = one.acquire("new").await.unwrap_err();
+    eprintln!("the store is full: {refused}");
+    assert_eq!(refused.kind(), ErrorKind::Engine);
+    assert!(refused.message().contains("NOSPACE"), "{refused}");
+    // Connecting needs no room, and neither does a hold.
+    let two = client(&etcd).await;
+    assert!(two.try_acquire("held").await.is_err_and(|e| e.kind() == ErrorKind::Engine));
+    tokio::time::sleep(TTL * 2).await;
+    assert!(guard.is_held() && !guard.in_jeopardy(), "keepalives need no room");
+    guard.release().await.unwrap();
+    assert_eq!(keys(&etcd, "fencelock/l/").await, [""; 0]);
+
+    let delete = DeleteOptions::new().with_prefix();
+    store.delete("fill/", Some(delete)).await.unwrap();
+    let revision = common::revision(&etcd).await;
+    etcd.ctl(["compact", &revision.to_string()]).unwrap();
+    etcd.ctl(["defrag"]).unwrap();
+    etcd.ctl(["alarm", "disarm"]).unwrap();
+    let again = one.acquire("new").await.unwrap();
+    again.release().await.unwrap();
+    until("nothing is pending", LONG, async || one.pending() == 0).await;
+}
+
+/// A server whose tokens are signed and end after 2 s.
+fn with_tokens(folder: &std::path::Path) -> Etcd {
+    for arguments in
+        [["genrsa", "-out", "key.pem", "2048"].as_slice(), &["rsa", "-in", "key.pem", "-pubout", "-out", "pub.pem"]]
+    {
+        let made = Command::new("openssl").args(arguments).current_dir(folder).output().unwrap();
+        assert!(made.status.success());
+    }
+    let key = |name: &str| folder.join(name).display().to_string();
+    let token = format!("jwt,pub-key={},priv-key={},sign-method=RS256,ttl=2s", key("pub.pem"), key("key.pem"));
+    let etcd = Etcd::start_with(&EtcdSettings::default().with_arguments(["--auth-token", &token])).unwrap();
+    for words in [
+        "user add root:secret",
+        "role add root",
+        "user grant-role root root",
+        "user add app:word",
+        "role add app",
+        "role grant-permission --prefix=true app readwrite fencelock/",
+        "user grant-role app app",
+        "auth enable",
+    ] {
+        etcd.ctl(words.split(' ')).unwrap();
+    }
+    etcd
+}
+
+async fn works(one: &LockClient, name: &str) {
+    let guard = one.acquire(name).await.unwrap();
+    assert!(one.try_acquire(name).await.unwrap().is_none());
+    guard.release().await.unwrap();
+}
+
+/// Tokens expire while a lock is held, waited for and released: each is renewed unnoticed.
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_tokens_are_renewed() {
+    let folder = tempfile::tempdir().unwrap();
+    let etcd = with_tokens(folder.path());
+    let config = || config(&etcd).with_user("app", Secret::new("word"));
+    let (holder, waiter) = (connect(config()).await, connect(config()).await);
+    let guard = holder.acquire("a").await.unwrap();
+    let lock = waiter.named("a");
+    let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    assert!(guard.is_held() && !guard.in_jeopardy(), "three tokens later");
+    guard.release().await.unwrap();
+    let released = std::time::Instant::now();
+    let next = tokio::time::timeout(LONG, waiting).await.unwrap().unwrap();
+    eprintln!("handed over {:?} after the release, with tokens that had expired", released.elapsed());
+    assert!(released.elapsed() < Duration::from_secs(5));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(next.is_held());
+    // A loss is heard too, on a stream whose token has expired.
+    let root = ["--user", "root:secret", "del", next.evidence().get("key").unwrap()].map(str::to_owned);
+    etcd.ctl(root).unwrap();
+    tokio::time::timeout(LONG, next.lost()).await.unwrap();
+    works(&holder, "b").await;
+    // Whoever changes permissions makes every token old at once.
+    etcd.ctl(["--user", "root:secret", "role", "add", "other"]).unwrap();
+    works(&holder, "c").await;
+    works(&waiter, "c").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let etcd = with_tokens(folder.path());
+    let denied = |outcome: fencelock_core::Result<std::sync::Arc<EtcdLock>>, word: &str| {
+        let e = outcome.err().unwrap();
+        assert_eq!(e.kind(), ErrorKind::Denied, "{e}");
+        assert!(!format!("{e} {e:?}").contains(word));
+    };
+    denied(EtcdLock::connect(config(&etcd)).await, "never");
+    denied(EtcdLock::connect(config(&etcd).with_user("app", Secret::new("wrong-word"))).await, "wrong-word");
+    denied(
+        EtcdLock::connect(config(&etcd).with_prefix("theirs").with_user("app", Secret::new("word"))).await,
+        "word\"",
+    );
+    // Taken away while connected: told, and nothing is retried for ever.
+    let one = connect(config(&etcd).with_user("app", Secret::new("word"))).await;
+    works(&one, "a").await;
+    etcd.ctl("--user root:secret role revoke-permission --prefix=true app fencelock/".split(' ')).unwrap();
+    let e = one.acquire("a").await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Denied, "{e}");
+    until("nothing is pending", Duration::from_secs(10), async || one.pending() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_layout_is_refused() {
+    let etcd = Etcd::start().unwrap();
+    client(&etcd).await;
+    plain(&etcd).await.put("fencelock/meta", "fencelock-etcd 2", None).await.unwrap();
+    let e = EtcdLock::connect(config(&etcd)).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+    assert!(e.message().contains("fencelock-etcd 2"));
+    works(&connect(config(&etcd).with_prefix("other")).await, "a").await;
+}
+
+/// A name that leads nowhere is told within the limits, not waited for.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_there_is_unavailable() {
+    let dead = format!("127.0.0.1:{}", fencelock_lab::free_port());
+    let config = fencelock_etcd::EtcdConfig::new([dead]).with_request_timeout(Duration::from_millis(500));
+    let e = EtcdLock::connect(config).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+}
