@@ -74,9 +74,14 @@ pub(crate) struct Cli {
 /// What every command may say.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The lock service: `sqlite:PATH`, … Prefer the variable if the URL has a password, since others see command lines.
-    #[arg(long, global = true, env = "FENCELOCK_URL", hide_env_values = true, value_name = "URL")]
+    /// The lock service, `sqlite:PATH` for instance. Counts over `FENCELOCK_URL` and the configuration file, which
+    /// are the places for a URL with a password: command lines can be seen by others.
+    #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
+    /// The configuration file. Otherwise `FENCELOCK_CONFIG` names it, or it is the first of ./fencelock.toml,
+    /// ~/.config/fencelock/fencelock.toml and /etc/fencelock.toml.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for Options {

@@ -1,7 +1,7 @@
 //! From what the user said to a connected client.
 
 use crate::args::Options;
-use fencelock::{Builder, Error, ErrorKind, Level, LockClient, Result};
+use fencelock::{Builder, Config, Environment, Level, LockClient, Result};
 
 /// What one command asks of the client beyond what every command may say.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,11 +23,12 @@ pub(crate) async fn client(options: &Options, wanted: Wanted<'_>) -> Result<Lock
 }
 
 fn builder(options: &Options) -> Result<Builder> {
-    match &options.url {
-        Some(url) => Ok(fencelock::builder(url)),
-        None => {
-            let message = "no lock service: give `--url` or set FENCELOCK_URL, to `sqlite:locks.db` for instance";
-            Err(Error::new(ErrorKind::InvalidConfig, message))
-        }
+    let mut config = match &options.config {
+        Some(file) => Config::from_file(file)?.with_environment(&Environment::of_process())?,
+        None => Config::load()?,
+    };
+    if let Some(url) = &options.url {
+        config = config.with_url(url);
     }
+    Ok(config.builder())
 }

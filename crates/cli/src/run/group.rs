@@ -44,6 +44,17 @@ impl Group {
         rustix::process::test_kill_process_group(self.0) == Err(Errno::SRCH)
     }
 
+    /// Whether the leader sleeps without heed to signals while another process of the group is stopped.
+    ///
+    /// So it is when the terminal's stop meets a shell between `vfork` and
+    /// `exec`: the new process stops, and the shell waits for it to go on, so
+    /// that it never stops itself and nobody is told.
+    pub(super) fn is_stuck(self) -> bool {
+        let state = |pid: Pid| stat(pid).map(|(state, _)| state);
+        state(self.0) == Some('D')
+            && self.members().is_some_and(|members| members.alive.iter().any(|pid| state(*pid) == Some('T')))
+    }
+
     /// The processes of the group that are alive; `None` where the system does not tell.
     ///
     /// A list made while processes come and go can miss one: a hint that the

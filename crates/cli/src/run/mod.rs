@@ -7,7 +7,9 @@
 //! supervisor is stopped, and at once if the supervisor is killed.
 
 mod child;
+mod ending;
 mod group;
+mod jobs;
 mod parts;
 mod signals;
 mod supervise;
@@ -64,7 +66,9 @@ async fn with_client(client: &LockClient, args: &Run, signals: &mut Signals) -> 
 }
 
 fn lock(client: &LockClient, args: &Run) -> NamedLock {
-    let mut lock = client.named(&args.name).lock_delay(group::lock_delay(args.kill_after));
+    let mut lock = client.named(&args.name);
+    let configured = lock.options().lock_delay;
+    lock = lock.lock_delay(group::lock_delay(args.kill_after).max(configured));
     if let Some(ttl) = args.ttl {
         lock = lock.ttl(ttl);
     }

@@ -1,0 +1,95 @@
+//! The lock is lost while the command runs.
+
+use crate::support::{BEATS, GRANTED, Place, assert_no_overlap, command_of, group, output, start, until};
+use sqlx::{Connection, Executor, SqliteConnection};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_lock_that_was_taken_away_kills_the_command_at_once() {
+    let place = Place::new();
+    // A long grace, which must not be waited for.
+    let mut running = start(place.run("--ttl 2s --kill-after 60s", "n", BEATS));
+    let command = command_of(running.pid());
+    until("beats", || place.read("log").lines().count() > 30);
+    let taken = Instant::now();
+    assert_eq!(output(place.fencelock(["release", "--force", "--yes", "n"])).code, Some(0));
+    assert_eq!(running.code(), Some(76));
+    // Told by the next renewal at the latest, a third of the ttl away.
+    assert!(taken.elapsed() < Duration::from_millis(1500), "{:?}", taken.elapsed());
+    assert!(group(command).is_empty());
+}
+
+#[test]
+fn success_under_a_lock_that_was_lost_is_76() {
+    let place = Place::new();
+    let said = output(place.run("", "n", "\"$BINARY\" release --force --yes n; exit 0"));
+    assert_eq!(said.code, Some(76), "{}", said.stderr);
+    assert!(said.stderr.contains("lost"), "{}", said.stderr);
+}
+
+#[test]
+fn the_longest_hold_ends_with_term_once_and_then_kill() {
+    let place = Place::new();
+    let start = Instant::now();
+    let script = "trap 'echo term >> term' TERM; while :; do sleep 0.01; done";
+    let said = output(place.run("--max-hold 400ms --kill-after 300ms", "n", script));
+    assert_eq!(said.code, Some(76), "{}", said.stderr);
+    assert_eq!(place.read("term"), "term\n");
+    let took = start.elapsed();
+    assert!(took > Duration::from_millis(650) && took < Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
+fn the_longest_hold_lets_the_command_tidy_up() {
+    let place = Place::new();
+    let script = "trap 'echo tidy > tidy; exit 0' TERM; while :; do sleep 0.01; done";
+    let said = output(place.run("--max-hold 300ms --kill-after 20s", "n", script));
+    assert_eq!(said.code, Some(76), "{}", said.stderr);
+    assert_eq!(place.read("tidy"), "tidy\n");
+}
+
+/// Another connection keeps every writer of the file out, until dropped.
+fn engine_away(place: &Place) -> impl FnOnce() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let url = place.url();
+    let mut connection = runtime.block_on(async {
+        let mut connection = SqliteConnection::connect(&url).await.unwrap();
+        connection.execute("PRAGMA busy_timeout = 10000").await.unwrap();
+        connection.execute("BEGIN IMMEDIATE").await.unwrap();
+        connection
+    });
+    move || {
+        runtime.block_on(async {
+            connection.execute("ROLLBACK").await.unwrap();
+            connection.close().await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn an_engine_that_is_away_past_the_deadline() {
+    let place = Place::new();
+    let mut running = start(place.run("--ttl 1500ms --kill-after 300ms", "n", BEATS));
+    let command = command_of(running.pid());
+    until("beats", || place.read("log").lines().count() > 30);
+    let mut other = start(place.run("--wait 30s", "n", GRANTED));
+    std::thread::sleep(Duration::from_millis(200));
+    let back = engine_away(&place);
+    assert_eq!(running.code(), Some(76));
+    assert!(group(command).is_empty(), "the group is gone although nobody could be asked");
+    back();
+    assert_eq!(other.code(), Some(0));
+    assert_no_overlap(&place);
+}
+
+#[test]
+fn an_engine_that_is_away_at_the_end_does_not_change_the_code() {
+    let place = Place::new();
+    let mut running =
+        start(place.run("--ttl 20s", "n", "touch ready; until test -e stop; do sleep 0.01; done; exit 8"));
+    until("the command", || place.path("ready").exists());
+    let back = engine_away(&place);
+    std::fs::write(place.path("stop"), "").unwrap();
+    assert_eq!(running.code(), Some(8));
+    back();
+}

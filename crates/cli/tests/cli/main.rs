@@ -1,0 +1,15 @@
+//! The binary `fencelock`, run as a user runs it.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod background;
+mod codes;
+mod contention;
+mod loss;
+mod operators;
+mod secrets;
+mod signals;
+mod supervisor;
+mod support;
+mod terminal;

@@ -1,0 +1,72 @@
+//! What operators ask.
+
+use crate::support::{Place, output, start, until};
+
+fn held(place: &Place) -> crate::support::Running {
+    let script = "touch running; until test -e stop; do sleep 0.01; done";
+    let running = start(place.run("--holder somebody --note request-7", "orders/1", script));
+    until("the holder", || place.path("running").exists());
+    running
+}
+
+#[test]
+fn status_and_list_show_the_holder() {
+    let place = Place::new();
+    let _holder = held(&place);
+    for args in [&["status", "orders/1"][..], &["status", "--json", "orders/1"], &["list"], &["list", "--json", "ord"]]
+    {
+        let said = output(place.fencelock(args));
+        assert_eq!(said.code, Some(0));
+        for part in ["orders/1", "somebody", "request-7"] {
+            assert!(said.stdout.contains(part), "{args:?}: {}", said.stdout);
+        }
+    }
+    assert_eq!(output(place.fencelock(["list", "other"])).stdout, "");
+    assert_eq!(output(place.fencelock(["status", "--exit-code", "orders/1"])).code, Some(0));
+}
+
+#[test]
+fn a_free_lock_is_free() {
+    let place = Place::new();
+    assert_eq!(output(place.fencelock(["status", "n"])).stdout, "n: free\n");
+    assert_eq!(output(place.fencelock(["status", "n", "--exit-code"])).code, Some(1));
+    assert_eq!(output(place.fencelock(["release", "--force", "--yes", "n"])).stdout, "n: free\n");
+}
+
+#[test]
+fn release_asks_first() {
+    let place = Place::new();
+    let _holder = held(&place);
+    let said = output(place.fencelock(["release", "--force", "orders/1"]));
+    assert_eq!(said.code, Some(64), "there is nobody to ask");
+    assert!(said.stderr.contains("--yes"), "{}", said.stderr);
+    assert!(place.is_held("orders/1"));
+}
+
+#[test]
+fn check_shows_every_rule() {
+    let place = Place::new();
+    let said = output(place.fencelock(["check", "--json", "--require", "fenced"]));
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    for part in
+        ["\"engine\": \"sqlite\"", "\"level\": \"fenced\"", "\"assumptions\"", "\"capabilities\"", "\"deployment\""]
+    {
+        assert!(said.stdout.contains(part), "{part}: {}", said.stdout);
+    }
+    for part in ["\"rule\": \"sqlite.synchronous\"", "\"outcome\": \"proved\"", "\"reason\"", "\"fix\""] {
+        assert!(said.stdout.contains(part), "{part}: {}", said.stdout);
+    }
+    let said = output(place.fencelock(["check", "--require", "replicated"]));
+    assert_eq!(said.code, Some(79));
+    assert!(said.stdout.contains("sqlite.one_host") && said.stderr.contains("replicated"));
+}
+
+#[test]
+fn the_papers_are_written() {
+    let place = Place::new();
+    assert!(output(place.fencelock(["completions", "bash"])).stdout.contains("fencelock"));
+    assert_eq!(output(place.fencelock(["man", "."])).code, Some(0));
+    assert!(place.read("fencelock-run.1").contains("FENCELOCK_TOKEN"));
+    assert!(output(place.fencelock(["guarantees"])).stdout.contains("fenced"));
+    assert!(output(place.fencelock(["guarantees", "--json"])).stdout.contains("\"engine\": \"etcd\""));
+}

@@ -1,0 +1,73 @@
+//! Signals to the supervisor.
+
+use crate::support::{Place, start, until};
+
+#[test]
+fn signals_are_passed_on() {
+    let place = Place::new();
+    for name in ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2"] {
+        let ready = place.path(name);
+        let script = format!("trap 'exit 7' {name}; touch {name}; while :; do sleep 0.01; done");
+        let mut running = start(place.run("", "n", &script));
+        until("the trap", || ready.exists());
+        running.signal(name);
+        assert_eq!(running.code(), Some(7), "{name}");
+    }
+}
+
+#[test]
+fn signals_reach_the_whole_group() {
+    let place = Place::new();
+    let part = "trap 'echo told >> told; exit 0' TERM; echo ready >> ready; while :; do sleep 0.01; done";
+    let script =
+        format!("({part}) & ({part}) & trap 'wait; exit 0' TERM; echo ready >> ready; while :; do sleep 0.01; done");
+    let mut running = start(place.run("", "n", &script));
+    until("three processes", || place.read("ready").lines().count() == 3);
+    running.signal("TERM");
+    assert_eq!(running.code(), Some(0));
+    assert_eq!(place.read("told").lines().count(), 2);
+}
+
+#[test]
+fn a_command_that_dies_of_a_signal_that_was_passed_on() {
+    let place = Place::new();
+    let mut running = start(place.run("", "n", "touch ready; sleep 30; true"));
+    until("the command", || place.path("ready").exists());
+    running.signal("TERM");
+    assert_eq!(running.code(), Some(143));
+    assert!(!place.is_held("n"));
+}
+
+#[test]
+fn what_whoever_started_us_ignores_stays_ignored() {
+    let place = Place::new();
+    let mut command = place.program("sh");
+    let script =
+        "trap '' HUP; exec \"$BINARY\" run n -- sh -c 'touch ready; until test -e stop; do sleep 0.01; done; exit 6'";
+    command.args(["-c", script]);
+    let mut running = start(command);
+    until("the command", || place.path("ready").exists());
+    running.signal("HUP");
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    std::fs::write(place.path("stop"), "").unwrap();
+    assert_eq!(running.code(), Some(6));
+}
+
+#[test]
+fn a_signal_ends_a_wait_and_leaves_nothing_behind() {
+    let place = Place::new();
+    let mut holder = start(place.run("", "n", "touch running; until test -e stop; do sleep 0.01; done"));
+    until("the holder", || place.path("running").exists());
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let mut waiter = start(place.run("--wait forever", "n", "echo ran > ran"));
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let sent = std::time::Instant::now();
+        waiter.signal(name);
+        assert_eq!(waiter.code(), Some(code));
+        assert!(sent.elapsed() < std::time::Duration::from_secs(1), "{:?}", sent.elapsed());
+    }
+    std::fs::write(place.path("stop"), "").unwrap();
+    assert_eq!(holder.code(), Some(0));
+    assert!(!place.is_held("n"));
+    assert_eq!(place.read("ran"), "");
+}

@@ -1,0 +1,87 @@
+//! What happens to the command when something happens to its supervisor or its watchdog.
+
+use crate::support::{
+    BEATS, GRANTED, Place, assert_no_overlap, command_of, group, signal, start, stat, until, watchdog_of,
+};
+use std::time::{Duration, Instant};
+
+#[test]
+fn killed_takes_the_whole_group_along() {
+    let place = Place::new();
+    let supervisor = start(place.run("", "n", BEATS));
+    let command = command_of(supervisor.pid());
+    until("beats of all", || place.read("log").lines().count() > 30 && group(command).len() >= 3);
+    supervisor.signal("KILL");
+    let killed = Instant::now();
+    until("the end of the group", || group(command).is_empty());
+    assert!(killed.elapsed() < Duration::from_secs(1), "{:?}", killed.elapsed());
+}
+
+#[test]
+fn killed_while_the_watchdog_is_stopped_takes_the_command_along() {
+    let place = Place::new();
+    let supervisor = start(place.run("", "n", "exec sleep 60"));
+    let (command, watchdog) = (command_of(supervisor.pid()), watchdog_of(supervisor.pid()));
+    signal("STOP", watchdog);
+    supervisor.signal("KILL");
+    until("the end of the command", || stat(command).is_none());
+    signal("CONT", watchdog);
+    until("the end of the watchdog", || stat(watchdog).is_none());
+}
+
+#[test]
+fn stopped_past_the_deadline_does_not_let_the_command_run_on() {
+    let place = Place::new();
+    let mut supervisor = start(place.run("--ttl 1s --kill-after 300ms", "n", BEATS));
+    let command = command_of(supervisor.pid());
+    until("beats", || place.read("log").lines().count() > 30);
+    let mut other = start(place.run("--wait 30s", "n", GRANTED));
+    std::thread::sleep(Duration::from_millis(200));
+    supervisor.signal("STOP");
+    assert_eq!(other.code(), Some(0));
+    assert!(group(command).is_empty(), "the group is gone although its supervisor sleeps");
+    supervisor.signal("CONT");
+    assert_eq!(supervisor.code(), Some(76));
+    std::thread::sleep(Duration::from_millis(100));
+    assert_no_overlap(&place);
+}
+
+#[test]
+fn stopped_for_a_short_time_changes_nothing() {
+    let place = Place::new();
+    let mut supervisor =
+        start(place.run("--ttl 3s", "n", "touch ready; until test -e stop; do sleep 0.01; done; exit 5"));
+    until("the command", || place.path("ready").exists());
+    supervisor.signal("STOP");
+    std::thread::sleep(Duration::from_millis(500));
+    supervisor.signal("CONT");
+    std::fs::write(place.path("stop"), "").unwrap();
+    assert_eq!(supervisor.code(), Some(5));
+}
+
+#[test]
+fn a_watchdog_that_was_killed_is_replaced() {
+    let place = Place::new();
+    let supervisor = start(place.run("", "n", BEATS));
+    let command = command_of(supervisor.pid());
+    let first = watchdog_of(supervisor.pid());
+    signal("KILL", first);
+    let mut second = first;
+    until("another watchdog", || {
+        second = watchdog_of(supervisor.pid());
+        second != first
+    });
+    supervisor.signal("KILL");
+    until("the end of the group", || group(command).is_empty());
+}
+
+#[test]
+fn nothing_is_left_at_the_end() {
+    let place = Place::new();
+    let mut supervisor = start(place.run("", "n", "touch ready; until test -e stop; do sleep 0.01; done"));
+    until("the command", || place.path("ready").exists());
+    let watchdog = watchdog_of(supervisor.pid());
+    std::fs::write(place.path("stop"), "").unwrap();
+    assert_eq!(supervisor.code(), Some(0));
+    assert!(stat(watchdog).is_none());
+}

@@ -1,0 +1,264 @@
+//! On a real pseudo-terminal.
+
+use crate::support::{BINARY, LIMIT, Place, command_of, output, start, stat, until};
+use pty_process::blocking::{Command, Pty, open};
+use std::io::{Read, Write};
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A program with a terminal of its own.
+struct Session {
+    keyboard: Pty,
+    screen: Arc<Mutex<String>>,
+    child: Child,
+}
+
+impl Session {
+    fn start(place: &Place, program: &str, args: &[&str]) -> Self {
+        let (pty, pts) = open().unwrap();
+        let mut command = Command::new(program);
+        for (name, value) in place.variables() {
+            command = command.env(name, value);
+        }
+        let child = command.args(args).env("PS1", "$ ").current_dir(place.path("")).spawn(pts).unwrap();
+        let screen = Arc::new(Mutex::new(String::new()));
+        let shown = Arc::clone(&screen);
+        // Reading and writing at once need two handles of the same terminal.
+        let keyboard = pty;
+        let mut display: std::fs::File = std::os::fd::AsFd::as_fd(&keyboard).try_clone_to_owned().unwrap().into();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(n @ 1..) = display.read(&mut buffer) {
+                shown.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..n]));
+            }
+        });
+        Self { keyboard, screen, child }
+    }
+
+    fn run(place: &Place, options: &[&str], script: &str) -> Self {
+        let args = [&["run"], options, &["n", "--", "sh", "-c", script]].concat();
+        Self::start(place, BINARY, &args)
+    }
+
+    fn keys(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn shows(&self, text: &str) -> bool {
+        self.screen.lock().unwrap().contains(text)
+    }
+
+    fn expect(&self, text: &str) {
+        let begin = Instant::now();
+        while !self.shows(text) {
+            assert!(begin.elapsed() < LIMIT, "no `{text}` in:\n{}", self.screen.lock().unwrap());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn code(&mut self) -> Option<i32> {
+        let mut code = None;
+        until("the end of a session", || {
+            code = self.child.try_wait().unwrap().map(|status| status.code());
+            code.is_some()
+        });
+        code.unwrap()
+    }
+
+    fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
+    /// An interactive shell with job control.
+    fn shell(place: &Place) -> Self {
+        Self::start(place, "bash", &["--norc", "--noprofile", "-i"])
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_command_can_ask_on_the_terminal() {
+    let place = Place::new();
+    for from in ["", "< /dev/tty"] {
+        let mut session =
+            Session::run(&place, &[], &format!("printf 'who? '; read who {from}; echo hello $who; exit 3"));
+        session.expect("who? ");
+        session.keys("world\n");
+        session.expect("hello world");
+        assert_eq!(session.code(), Some(3));
+    }
+}
+
+#[test]
+fn a_command_with_other_input_gets_the_terminal_when_it_asks() {
+    let place = Place::new();
+    let mut session = Session::start(
+        &place,
+        "sh",
+        &[
+            "-c",
+            "echo x | \"$BINARY\" run n -- sh -c 'printf ask; read who < /dev/tty; echo hello $who' | cat; echo over",
+        ],
+    );
+    session.expect("ask");
+    session.keys("world\n");
+    session.expect("hello world");
+    session.expect("over");
+    assert_eq!(session.code(), Some(0));
+}
+
+#[test]
+fn control_c_reaches_the_command() {
+    let place = Place::new();
+    let mut session = Session::run(&place, &[], "echo go; exec sleep 30");
+    session.expect("go");
+    session.keys("\x03");
+    assert_eq!(session.code(), Some(130));
+    assert!(!place.is_held("n"));
+}
+
+#[test]
+fn control_z_in_a_session_without_a_shell_stops_nothing() {
+    let place = Place::new();
+    let mut session =
+        Session::run(&place, &[], "echo go; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done; echo on; exit 3");
+    session.expect("go");
+    session.keys("\x1a");
+    session.expect("on");
+    assert_eq!(session.code(), Some(3));
+}
+
+#[test]
+fn control_z_gives_the_shell_control_and_fg_goes_on() {
+    let place = Place::new();
+    let mut shell = Session::shell(&place);
+    shell.expect("$ ");
+    shell.keys("$BINARY run n -- sh -c 'echo be\"\"gun; read x; echo got $x'; echo code:$?\n");
+    shell.expect("begun");
+    shell.keys("\x1a");
+    shell.expect("Stopped");
+    shell.keys("echo pro\"\"mpt\n");
+    shell.expect("prompt");
+    shell.keys("fg\n");
+    std::thread::sleep(Duration::from_millis(300));
+    shell.keys("line\n");
+    shell.expect("got line");
+    shell.keys("jobs; echo no\"\"jobs; exit\n");
+    shell.expect("nojobs");
+    shell.code();
+}
+
+#[test]
+fn a_script_has_its_terminal_again_afterwards() {
+    let place = Place::new();
+    // Without job control the script shares its group with fencelock, and takes nothing back by itself.
+    let script = "\"$BINARY\" run n -- true; echo ready; read x; echo got $x";
+    let mut session = Session::start(&place, "sh", &["-c", script]);
+    session.expect("ready");
+    session.keys("line\n");
+    session.expect("got line");
+    assert_eq!(session.code(), Some(0));
+}
+
+#[test]
+fn bg_lets_the_command_go_on_without_the_terminal() {
+    let place = Place::new();
+    let mut shell = Session::shell(&place);
+    shell.expect("$ ");
+    shell.keys(
+        "$BINARY run n -- sh -c 'echo be\"\"gun; until test -e stop; do sleep 0.01; done; echo fin\"\"ished > done'\n",
+    );
+    shell.expect("begun");
+    shell.keys("\x1a");
+    shell.expect("Stopped");
+    shell.keys("bg\n");
+    shell.keys("echo pro\"\"mpt\n");
+    shell.expect("prompt");
+    std::fs::write(place.path("stop"), "").unwrap();
+    until("the command", || place.read("done") == "finished\n");
+    shell.keys("wait; exit\n");
+    shell.code();
+}
+
+#[test]
+fn fg_after_the_deadline_kills_without_continuing() {
+    let place = Place::new();
+    let mut shell = Session::shell(&place);
+    shell.expect("$ ");
+    let script = "trap \"\" TERM; while :; do echo beat >> log; sleep 0.01; done";
+    shell.keys(&format!("$BINARY run --ttl 1s --kill-after 20s n -- sh -c '{script}'\n"));
+    until("beats", || place.read("log").lines().count() > 10);
+    shell.keys("\x1a");
+    shell.expect("Stopped");
+    let beats = place.read("log").lines().count();
+    // Past the deadline and within the grace: only the supervisor kills now.
+    std::thread::sleep(Duration::from_millis(1500));
+    shell.keys("fg; echo code:$?\n");
+    shell.expect("code:76");
+    assert_eq!(place.read("log").lines().count(), beats, "the command was not continued");
+    shell.keys("exit\n");
+    shell.code();
+}
+
+#[test]
+fn the_terminal_is_given_back_when_the_lock_is_lost() {
+    let place = Place::new();
+    let mut shell = Session::shell(&place);
+    shell.expect("$ ");
+    shell.keys("$BINARY run --max-hold 300ms --kill-after 100ms n -- sleep 30; echo code:$?\n");
+    shell.expect("code:76");
+    shell.keys("echo pro\"\"mpt; exit\n");
+    shell.expect("prompt");
+    shell.code();
+}
+
+#[test]
+fn a_wait_shows_who_holds_and_control_c_ends_it() {
+    let place = Place::new();
+    let mut holder =
+        start(place.run("--holder somebody", "n", "touch running; until test -e stop; do sleep 0.01; done"));
+    until("the holder", || place.path("running").exists());
+    let mut session = Session::run(&place, &["--wait", "forever"], "echo ran");
+    session.expect("waiting for n");
+    session.expect("held by somebody");
+    let pressed = Instant::now();
+    session.keys("\x03");
+    assert_eq!(session.code(), Some(130));
+    assert!(pressed.elapsed() < Duration::from_secs(1), "{:?}", pressed.elapsed());
+    assert!(session.screen.lock().unwrap().trim_end_matches("^C").ends_with("\r\x1b[K"), "the line is erased");
+    std::fs::write(place.path("stop"), "").unwrap();
+    assert_eq!(holder.code(), Some(0));
+    assert!(!place.is_held("n"));
+}
+
+#[test]
+fn a_terminal_that_hangs_up_ends_the_command() {
+    let place = Place::new();
+    let session = Session::run(&place, &[], "echo go; exec sleep 60");
+    session.expect("go");
+    let (supervisor, command) = (session.pid(), command_of(session.pid()));
+    crate::support::signal("HUP", supervisor);
+    until("the end", || stat(command).is_none());
+}
+
+#[test]
+fn release_asks_on_a_terminal() {
+    let place = Place::new();
+    let mut holder = start(place.run("--ttl 1s", "n", "touch running; sleep 60"));
+    until("the holder", || place.path("running").exists());
+    for (key, freed) in [("n\n", false), ("y\n", true)] {
+        let mut session = Session::start(&place, BINARY, &["release", "--force", "n"]);
+        session.expect("[y/N]");
+        session.keys(key);
+        assert_eq!(session.code(), Some(if freed { 0 } else { 64 }));
+    }
+    assert_eq!(holder.code(), Some(76));
+    assert_eq!(output(place.fencelock(["status", "n"])).stdout, "n: free\n");
+}
