@@ -147,7 +147,8 @@ fn every_value_for_sqlite_is_read() {
     }
     let mut layer = Layer::default();
     let default = read(layer.settings.clone());
-    for line in TEXT.split("[lock.sqlite]").last().unwrap().lines().filter(|line| !line.starts_with('#')) {
+    let of_sqlite = TEXT.split("[lock.sqlite]").last().unwrap().split("\n[").next().unwrap();
+    for line in of_sqlite.lines().filter(|line| !line.starts_with('#')) {
         let Some((key, value)) = line.split_once(" = ") else { continue };
         layer.settings = Settings::default();
         layer.set(key, value.trim_matches('"'), "reference.toml");
