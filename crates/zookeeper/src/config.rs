@@ -72,7 +72,7 @@ impl ZooKeeperConfig {
 
     /// From `zookeeper://user:password@host1,host2/root` and its settings: `session`,
     /// `request_timeout`, `connect_timeout`, `tick_time`, `sync_limit`, `acl` (`open`, `creator`),
-    /// `ca`, `cert`, `key` (paths of PEM files; `ca` turns TLS on) and `token_base`.
+    /// `ca_file`, `cert_file`, `key_file` (PEM; the first turns TLS on) and `token_base`.
     ///
     /// # Errors
     /// `InvalidConfig` names the setting that is unknown or wrong.
@@ -110,12 +110,12 @@ impl ZooKeeperConfig {
             "open" => Access::Open,
             _ => Access::Creator,
         });
-        let (ca, cert, key) = (settings.text("ca"), settings.text("cert"), settings.text("key"));
+        let (ca, cert, key) = (settings.text("ca_file"), settings.text("cert_file"), settings.text("key_file"));
         self.tls = match (ca, cert, key) {
             (None, None, None) => None,
             (Some(ca), None, None) => Some(Tls { ca: ca.into(), identity: None }),
             (Some(ca), Some(cert), Some(key)) => Some(Tls { ca: ca.into(), identity: Some((cert.into(), key.into())) }),
-            _ => return Err(invalid("`cert` and `key` go together, and TLS needs `ca`")),
+            _ => return Err(invalid("`cert_file` and `key_file` go together, and TLS needs `ca_file`")),
         };
         if let Some(base) = settings.number("token_base")? {
             self.token_base = base;
@@ -187,7 +187,7 @@ impl ZooKeeperConfig {
 
     /// TLS, trusting the certificates in the PEM file `ca`. Needs the cargo feature `tls`.
     #[must_use]
-    pub fn with_ca(mut self, ca: impl Into<PathBuf>) -> Self {
+    pub fn with_ca_file(mut self, ca: impl Into<PathBuf>) -> Self {
         self.tls.get_or_insert_default().ca = ca.into();
         self
     }
@@ -300,7 +300,7 @@ mod tests {
             ("zookeeper://a?session=0s", "1 ms"),
             ("zookeeper://a?acl=creator", "user"),
             ("zookeeper://joe@a", "password"),
-            ("zookeeper://a?cert=x", "`ca`"),
+            ("zookeeper://a?cert_file=x", "`ca_file`"),
         ] {
             let e = config(url).unwrap_err();
             assert_eq!(e.kind(), ErrorKind::InvalidConfig);

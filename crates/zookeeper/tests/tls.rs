@@ -18,7 +18,7 @@ async fn a_server_that_is_trusted_serves() {
     let certificates = Certificates::make().unwrap();
     let server = ZooKeeper::start_tls(&certificates, false).unwrap();
     let ca = certificates.path("ca.pem");
-    let url = |ca: &std::path::Path| url(&server, &format!("&ca={}", ca.display()));
+    let url = |ca: &std::path::Path| url(&server, &format!("&ca_file={}", ca.display()));
     let (one, two) = (client(&url(&ca)).await, client(&url(&ca)).await);
     let guard = one.acquire("a").await.unwrap();
     assert!(two.try_acquire("a").await.unwrap().is_none());
@@ -38,8 +38,8 @@ async fn a_server_may_ask_for_a_certificate() {
     let server = ZooKeeper::start_tls(&certificates, true).unwrap();
     let file = |name: &str| certificates.path(name).display().to_string();
     let (ca, cert, key) = (file("ca.pem"), file("client.crt"), file("client.key"));
-    let shown = client(&url(&server, &format!("&ca={ca}&cert={cert}&key={key}"))).await;
+    let shown = client(&url(&server, &format!("&ca_file={ca}&cert_file={cert}&key_file={key}"))).await;
     shown.acquire("a").await.unwrap().release().await.unwrap();
-    let e = engine(&url(&server, &format!("&ca={ca}"))).await.unwrap_err();
+    let e = engine(&url(&server, &format!("&ca_file={ca}"))).await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
 }
