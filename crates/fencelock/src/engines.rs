@@ -15,9 +15,10 @@ struct Known {
     connect: Option<Connect>,
 }
 
-const KNOWN: [Known; 2] = [
+const KNOWN: [Known; 3] = [
     Known { schemes: &["memory"], feature: "", connect: Some(|target| Box::pin(ready(memory(target)))) },
     Known { schemes: &["sqlite"], feature: "sqlite", connect: SQLITE },
+    Known { schemes: &["redis", "rediss", "redis+sentinel", "redis+cluster"], feature: "redis", connect: REDIS },
 ];
 
 /// The name of the engine's table in a configuration file, and in its variables.
@@ -50,6 +51,18 @@ fn memory(target: Target) -> Result<Arc<dyn DistributedLock>> {
     }
     url.settings.finish()?;
     Ok(Arc::new(MemoryLock::new()))
+}
+
+#[cfg(feature = "redis")]
+const REDIS: Option<Connect> = Some(|target| Box::pin(redis(target)));
+#[cfg(not(feature = "redis"))]
+const REDIS: Option<Connect> = None;
+
+#[cfg(feature = "redis")]
+async fn redis(target: Target) -> Result<Arc<dyn DistributedLock>> {
+    use fencelock_redis::{RedisConfig, RedisLock};
+    let config = RedisConfig::from_url(&target.url)?.with_attested(target.attest);
+    Ok(RedisLock::connect(config).await?)
 }
 
 #[cfg(feature = "sqlite")]

@@ -14,6 +14,10 @@ pub use builder::Builder;
 pub use config::{Config, Environment};
 #[doc(inline)]
 pub use fencelock_core::*;
+/// The engine on Redis, with its own configuration and its gate.
+#[cfg(feature = "redis")]
+#[doc(inline)]
+pub use fencelock_redis as redis;
 /// The engine on SQL databases, with its own configuration and its gate.
 #[cfg(feature = "sqlite")]
 #[doc(inline)]
@@ -27,6 +31,10 @@ pub use registry::{Connecting, Registry, Target};
 /// |---|---|---|
 /// | `memory:` | one in this process; each connect is a server of its own, so share the client and not the URL | always there |
 /// | `sqlite:PATH` | a SQLite file on this host | `sqlite`, the default |
+/// | `redis://host/DB` | one Redis | `redis` |
+/// | `rediss://host/DB` | the same through TLS | `redis`, `tls` |
+/// | `redis+sentinel://h1,h2/MASTER` | the master of that name | `redis` |
+/// | `redis+cluster://h1,h2` | a Redis Cluster | `redis` |
 ///
 /// Any of them may go on with `?` and parameters, joined by `&`. These are the
 /// same for all; others are the engine's own, and one that nobody knows is an error.

@@ -11,9 +11,25 @@ async fn refused(url: &str) -> Error {
 async fn every_scheme_that_is_compiled_in_connects() {
     let dir = tempfile::tempdir().unwrap();
     for scheme in Registry::builtin().schemes() {
-        let url = match scheme {
-            "memory" => "memory:".to_owned(),
-            "sqlite" => format!("sqlite:{}", dir.path().join("locks.db").display()),
+        // The server lives until the next one.
+        let (url, _server): (String, Box<dyn std::any::Any>) = match scheme {
+            "memory" => ("memory:".to_owned(), Box::new(())),
+            "sqlite" => (format!("sqlite:{}", dir.path().join("locks.db").display()), Box::new(())),
+            "redis" => {
+                let redis = fencelock_lab::Redis::start().unwrap();
+                (format!("redis://{}", redis.address()), Box::new(redis))
+            }
+            "rediss" if cfg!(feature = "tls") => redis_with_tls(),
+            "rediss" => continue,
+            "redis+sentinel" => {
+                let set = fencelock_lab::RedisSentinel::start().unwrap();
+                let hosts: Vec<_> = set.sentinels().iter().map(ToString::to_string).collect();
+                (format!("redis+sentinel://{}/{}", hosts.join(","), set.name()), Box::new(set))
+            }
+            "redis+cluster" => {
+                let cluster = fencelock_lab::RedisCluster::start().unwrap();
+                (format!("redis+cluster://{}", cluster.addresses()[0]), Box::new(cluster))
+            }
             other => panic!("no server is known for `{other}:`"),
         };
         let locks = fencelock::connect(&url).await.unwrap();
@@ -21,6 +37,17 @@ async fn every_scheme_that_is_compiled_in_connects() {
         assert!(locks.try_acquire("a").await.unwrap().is_none(), "{url}");
         guard.release().await.unwrap();
     }
+}
+
+fn redis_with_tls() -> (String, Box<dyn std::any::Any>) {
+    let files = fencelock_lab::Certificates::make().expect("certificates");
+    let path = |file: &str| files.path(file).display().to_string();
+    let port = fencelock_lab::free_port().to_string();
+    let (cert, key, ca) = (path("server.crt"), path("server.key"), path("ca.pem"));
+    let settings = ["--tls-port", &port, "--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
+    let settings = settings.into_iter().chain(["--tls-auth-clients", "no", "--save", ""]);
+    let redis = fencelock_lab::Redis::start_with(settings).expect("a Redis with TLS");
+    (format!("rediss://localhost:{port}?ca_file={ca}"), Box::new((redis, files)))
 }
 
 #[tokio::test]
@@ -39,7 +66,7 @@ async fn an_unknown_scheme_names_the_nearest() {
     for (url, hint) in [
         ("memry:", "did you mean `memory`?"),
         ("sqllite:locks.db", "did you mean `sqlite`?"),
-        ("carrierpigeon://h", "there are: memory, sqlite"),
+        ("carrierpigeon://h", "there are: memory, "),
     ] {
         let e = refused(url).await;
         assert_eq!(e.kind(), ErrorKind::InvalidConfig);

@@ -51,9 +51,9 @@ impl Probe {
         let mut found = Guarantees::of("redis", deployment, Scope::Network, Liveness::Lease)
             .with_capability(Capability::NotifiedWaiting)
             .with_rule(self.eviction())
+            .with_rule(self.failover(config))
             .with_rule(self.persistence())
             .with_rule(self.rewrite())
-            .with_rule(self.failover(config))
             .with_rule(Rule::new("redis.fsync", Level::Leased).assumed("the disk keeps what it acknowledged (T4)"))
             .with_rule(
                 Rule::new("redis.one_server", Level::Replicated)
