@@ -1,9 +1,11 @@
 //! Renewal of all holds of a client, together.
 
+use crate::failure::Next;
 use crate::link::lock;
 use crate::store::{Held, Store};
 use fencelock_core::{LossReason, Validity};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
@@ -214,7 +216,11 @@ fn batches(mut leaving: Batch, by_slot: bool) -> Vec<Batch> {
     batches.into_iter().map(|(_, batch)| batch).collect()
 }
 
-async fn send(batcher: Batcher, store: Arc<Store>, mut batch: Batch) {
+fn send(batcher: Batcher, store: Arc<Store>, batch: Batch) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(sent(batcher, store, batch))
+}
+
+async fn sent(batcher: Batcher, store: Arc<Store>, mut batch: Batch) {
     batch.retain(|(key, validity, _)| {
         let held = validity.is_held();
         if !held {
@@ -224,22 +230,29 @@ async fn send(batcher: Batcher, store: Arc<Store>, mut batch: Batch) {
     });
     let limit = batch.iter().map(|(_, validity, _)| validity.request_limit()).min().unwrap_or_default();
     let limit = limit.min(store.config.request_timeout);
-    let sent: Vec<_> = batch.iter().map(|(_, validity, _)| validity.now()).collect();
+    let left: Vec<_> = batch.iter().map(|(_, validity, _)| validity.now()).collect();
     let holds: Vec<_> = batch.iter().map(|(_, validity, held)| (&**held, validity.server_ttl())).collect();
     let outcome = store.renew_all(&holds, limit).await;
     match outcome {
         Ok(renewed) => {
-            for ((key, validity, held), (sent, renewed)) in batch.iter().zip(sent.into_iter().zip(renewed)) {
+            for ((key, validity, held), (left_at, renewed)) in batch.iter().zip(left.into_iter().zip(renewed)) {
                 if !renewed {
                     batcher.gone(*key, LossReason::Revoked);
                     continue;
                 }
-                validity.renewed(sent);
+                validity.renewed(left_at);
                 tracing::debug!(target: "fencelock", event = "renewed", name = %held.claim.name(),
                     claim = %held.claim.id(), "renewed");
                 let due = Instant::now() + validity.renewal_due().since(validity.now());
                 lock(&batcher.0.state).enqueue(*key, due);
             }
+        }
+        // In the middle of a slot's move a single key is found, and several are not.
+        Err(failure) if failure.next == Next::TryAgain && batch.len() > 1 => {
+            for renewal in batch {
+                tokio::spawn(send(batcher.clone(), Arc::clone(&store), vec![renewal]));
+            }
+            return;
         }
         Err(failure) => {
             for (key, validity, _) in &batch {

@@ -29,6 +29,8 @@ pub(crate) enum Next {
     Moved(u16, Address),
     /// This once, there.
     Ask(Address),
+    /// Some of the keys have moved and some have not: there again, or each key by itself.
+    TryAgain,
     /// With the one who is master now.
     Rediscover,
 }
@@ -124,7 +126,7 @@ impl Failure {
             "MASTERDOWN" => Self::new(Unavailable, "a replica without its master").reopen().next(Next::Rediscover),
             "BUSY" => Self::new(Unavailable, "another script runs and does not end"),
             "CLUSTERDOWN" => Self::new(Unavailable, "the Cluster is down").next(Next::Rediscover),
-            "TRYAGAIN" => Self::new(Unavailable, "the slot is being moved").next(Next::Rediscover),
+            "TRYAGAIN" => Self::new(Unavailable, "the slot is being moved").next(Next::TryAgain),
             "MOVED" | "ASK" => match redirection(detail) {
                 Some((slot, address)) if code == "MOVED" => {
                     Self::new(Unavailable, "the slot has moved").next(Next::Moved(slot, address))

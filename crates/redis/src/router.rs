@@ -179,6 +179,7 @@ impl Router {
                 Next::SendScript => in_full = true,
                 Next::Ask(to) => ask = Some(to),
                 Next::Moved(slot, to) => lock(&self.map).moved(slot, to),
+                Next::TryAgain => sleep(PAUSE).await,
                 Next::Rediscover | Next::GiveUp => {
                     sleep(PAUSE).await;
                     if self.is_cluster() {

@@ -1,0 +1,148 @@
+//! Many processes on one name: tokens, kills, a server that forgets, and what a handover costs.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test")]
+
+mod common;
+
+use common::{sent, total, url};
+use fencelock_lab::Redis;
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode};
+use std::time::{Duration, Instant};
+
+const PROCESSES: usize = 8;
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// Ends the process when it is dropped.
+struct Contender(Child);
+
+impl Contender {
+    fn start(url: &str, log: &Path) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .env("FENCELOCK_CONTENDER", url)
+            .env("FENCELOCK_CONTENDER_LOG", log)
+            .spawn();
+        Self(child.unwrap())
+    }
+}
+
+impl Drop for Contender {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a contender does until it is killed: takes the lock, writes its token down, gives it back.
+fn contend(url: &str, log: &Path) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = common::client(url).await;
+        let lock = client.named("contended").ttl(Duration::from_secs(2)).wait_at_most(LIMIT);
+        let mut log = std::fs::OpenOptions::new().append(true).create(true).open(log).unwrap();
+        loop {
+            match lock.acquire().await {
+                Ok(guard) => {
+                    if guard.is_held() {
+                        log.write_all(format!("{}\n", guard.token()).as_bytes()).unwrap();
+                    }
+                    let _ = guard.release().await;
+                }
+                Err(e) if e.is_retryable() => {}
+                Err(e) => panic!("{e}"),
+            }
+        }
+    })
+}
+
+fn tokens(log: &Path) -> Vec<u64> {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    text.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+fn wait_for(log: &Path, tokens_written: usize, mut meanwhile: impl FnMut()) {
+    let started = Instant::now();
+    while tokens(log).len() < tokens_written {
+        assert!(started.elapsed() < LIMIT, "{} tokens in {LIMIT:?}", tokens(log).len());
+        meanwhile();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn assert_growing(tokens: &[u64]) {
+    for pair in tokens.windows(2) {
+        assert!(pair[0] < pair[1], "token {} came after {}", pair[1], pair[0]);
+    }
+}
+
+fn log_in(directory: &tempfile::TempDir) -> PathBuf {
+    directory.path().join("tokens")
+}
+
+/// 10,000 tokens with kills, then a server that has forgotten everything, then more of them.
+fn tokens_grow_through_kills_and_a_server_that_forgets() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let log = log_in(&directory);
+    let mut redis = Redis::start()?;
+    let url = url(&redis);
+    let mut contenders: Vec<_> = (0..PROCESSES).map(|_| Contender::start(&url, &log)).collect();
+    let (mut rounds, mut kills) = (0, 0);
+    wait_for(&log, 10_000, || {
+        rounds += 1;
+        if rounds % 3 == 0 {
+            let victim = fastrand::usize(..PROCESSES);
+            contenders[victim] = Contender::start(&url, &log);
+            kills += 1;
+        }
+    });
+    let before = tokens(&log).len();
+    redis.server_mut().kill();
+    redis.restart()?;
+    wait_for(&log, before + 500, || {});
+    drop(contenders);
+    let tokens = tokens(&log);
+    println!("{} tokens, {kills} kills, one restart that lost all", tokens.len());
+    assert_growing(&tokens);
+    Ok(())
+}
+
+fn what_a_handover_costs() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let log = log_in(&directory);
+    let redis = Redis::start()?;
+    let url = url(&redis);
+    let contenders: Vec<_> = (0..PROCESSES).map(|_| Contender::start(&url, &log)).collect();
+    wait_for(&log, 200, || {});
+    let (before, from, started) = (sent(&redis), tokens(&log).len(), Instant::now());
+    std::thread::sleep(Duration::from_secs(5));
+    let (after, to, took) = (sent(&redis), tokens(&log).len(), started.elapsed());
+    drop(contenders);
+    let handovers = to - from;
+    let commands = total(&after) - total(&before);
+    println!(
+        "{PROCESSES} processes: {handovers} handovers in {took:?}, {:.2} commands a handover",
+        commands as f64 / handovers as f64
+    );
+    assert_growing(&tokens(&log));
+    // Each that waits tries once a handover, and one of them releases.
+    assert!(commands <= u64::try_from(handovers * (PROCESSES + 2)).unwrap(), "{before:?} {after:?}");
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    if let (Ok(url), Ok(log)) = (std::env::var("FENCELOCK_CONTENDER"), std::env::var("FENCELOCK_CONTENDER_LOG")) {
+        return contend(&url, Path::new(&log));
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(1);
+    let trials = vec![
+        Trial::test(
+            "tokens_grow_through_kills_and_a_server_that_forgets",
+            tokens_grow_through_kills_and_a_server_that_forgets,
+        ),
+        Trial::test("what_a_handover_costs", what_a_handover_costs),
+    ];
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
