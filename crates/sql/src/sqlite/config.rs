@@ -99,8 +99,8 @@ impl SqliteConfig {
         self
     }
 
-    /// How long a statement waits for another writer of the file; 500 ms unless
-    /// set, and at most half the request time-out.
+    /// How long a statement waits for another writer of the file; 1.5 s unless
+    /// set, and at most three quarters of the request time-out.
     #[must_use]
     pub fn with_busy_timeout(mut self, limit: Duration) -> Self {
         self.busy_timeout = Some(limit);
@@ -149,7 +149,11 @@ impl SqliteConfig {
     }
 
     pub(crate) fn busy_timeout(&self) -> Duration {
-        self.busy_timeout.unwrap_or(Duration::from_millis(500).min(self.request_timeout / 2))
+        self.busy_timeout.unwrap_or(Duration::from_millis(1500).min(self.longest_busy_timeout()))
+    }
+
+    fn longest_busy_timeout(&self) -> Duration {
+        self.request_timeout / 4 * 3
     }
 
     /// What cannot be right whatever the file is.
@@ -172,8 +176,8 @@ impl SqliteConfig {
             return Err(invalid("`request_timeout` is 10 ms to 1 h"));
         }
         // A busy answer must come before the request is given up, since it is a definite no.
-        if self.busy_timeout() > self.request_timeout / 2 {
-            return Err(invalid("`busy_timeout` is at most half of `request_timeout`"));
+        if self.busy_timeout() > self.longest_busy_timeout() {
+            return Err(invalid("`busy_timeout` is at most three quarters of `request_timeout`"));
         }
         if self.token_base >= i64::MAX.unsigned_abs() {
             return Err(invalid("`token_base` is below 9223372036854775807"));
@@ -241,6 +245,6 @@ mod tests {
             let e = from(&format!("sqlite:l.db?{bad}")).unwrap_err();
             assert_eq!(e.kind(), ErrorKind::InvalidConfig, "{bad}");
         }
-        assert_eq!(from("sqlite:l.db?request_timeout=100ms").unwrap().busy_timeout(), Duration::from_millis(50));
+        assert_eq!(from("sqlite:l.db?request_timeout=100ms").unwrap().busy_timeout(), Duration::from_millis(75));
     }
 }

@@ -13,6 +13,8 @@ pub(crate) struct Failure {
     pub(crate) not_done: bool,
     /// The connection must not be used again.
     pub(crate) reopen: bool,
+    /// Another writer was in the way.
+    pub(crate) busy: bool,
 }
 
 impl From<Failure> for Error {
@@ -23,7 +25,7 @@ impl From<Failure> for Error {
 
 impl Failure {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<std::borrow::Cow<'static, str>>) -> Self {
-        Self { error: Error::new(kind, message).with_engine("sqlite"), not_done: false, reopen: false }
+        Self { error: Error::new(kind, message).with_engine("sqlite"), not_done: false, reopen: false, busy: false }
     }
 
     /// The statement may still run: SQLite works it off on the connection's thread.
@@ -72,7 +74,7 @@ impl Failure {
             1 => Self::new(Engine, "SQLite refused the statement; is the table gone?").not_done().reopen(),
             3 | 23 => Self::new(Denied, "SQLite does not let us").not_done(),
             // In WAL mode it is told before anything is written.
-            5 | 6 => Self::new(Unavailable, "another writer holds the file").not_done(),
+            5 | 6 => Self { busy: true, ..Self::new(Unavailable, "another writer holds the file").not_done() },
             7 => Self::new(Unavailable, "out of memory"),
             8 if code == READONLY_DBMOVED => Self::new(Unavailable, "the file was moved or replaced").reopen(),
             8 => Self::new(Denied, "the file cannot be written: check its permissions and those of its directory")

@@ -121,6 +121,8 @@ async fn attempt(options: &SqliteConnectOptions, frame: &Frame) -> Result<(Sqlit
     let mut connection = options.connect().await?;
     schema::ensure(&mut connection).await?;
     let probe = Probe::run(&mut connection, frame).await?;
+    // From here on the session waits for other writers, without keeping the connection's thread.
+    sqlx::query("PRAGMA busy_timeout = 0").fetch_all(&mut connection).await?;
     Ok((connection, probe))
 }
 

@@ -9,12 +9,17 @@
 use super::failure::Failure;
 use super::opening::{Opened, Opening};
 use fencelock_core::{ErrorKind, Result};
+use sqlx::Execute as _;
 use sqlx::query::Query;
 use sqlx::sqlite::{Sqlite, SqliteArguments, SqliteRow};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout_at};
+
+/// The pause before a statement is tried again that met another writer, at first and at most.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_millis(5);
 
 pub(crate) struct Session {
     opening: Arc<Opening>,
@@ -26,6 +31,8 @@ pub(crate) struct Seat<'s> {
     slot: MutexGuard<'s, Option<Opened>>,
     until: Instant,
     limit: Duration,
+    /// How long another writer is waited for.
+    patience: Duration,
 }
 
 impl Session {
@@ -52,17 +59,39 @@ impl Session {
             *slot = Some(self.opening.again().await?);
             until = Instant::now() + limit;
         }
-        Ok(Seat { slot, until, limit })
+        Ok(Seat { slot, until, limit, patience: self.opening.config.busy_timeout() })
     }
 }
 
 impl Seat<'_> {
-    /// Runs one statement to its end.
+    /// Runs one statement to its end, again and again while another writer is in the way.
     ///
+    /// SQLite's own waiting sleeps up to 100 ms at a time and is overtaken by
+    /// every writer that comes by meanwhile; looking often gets through a busy
+    /// file. Between two tries nothing is on its way.
+    pub(crate) async fn rows(
+        &mut self,
+        mut query: Query<'_, Sqlite, SqliteArguments>,
+    ) -> Result<Vec<SqliteRow>, Failure> {
+        let arguments = query.take_arguments().map_err(|e| Failure::of(sqlx::Error::Encode(e)))?.unwrap_or_default();
+        let sql = query.sql();
+        let patience = Instant::now() + self.patience;
+        let mut pause = SHORTEST;
+        loop {
+            match self.once(sqlx::query_with(sql.clone(), arguments.clone())).await {
+                Err(failure) if failure.busy && Instant::now() + pause < patience.min(self.until) => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause + SHORTEST / 10).min(LONGEST);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
     /// All rows are asked for, even where there is one: asked for a single row,
     /// the driver resets the statement after it, and the commit's own failure,
     /// a full disk say, would pass for success.
-    pub(crate) async fn rows(&mut self, query: Query<'_, Sqlite, SqliteArguments>) -> Result<Vec<SqliteRow>, Failure> {
+    async fn once(&mut self, query: Query<'_, Sqlite, SqliteArguments>) -> Result<Vec<SqliteRow>, Failure> {
         let Some(opened) = self.slot.as_mut() else {
             return Err(Failure::new(ErrorKind::Unavailable, "the connection is closed"));
         };

@@ -6,7 +6,9 @@ ON CONFLICT (name) DO UPDATE SET
   token       = CASE WHEN l.claim_id = ?2 THEN l.token ELSE max(l.token + 1, excluded.token) END,
   acquired_at = CASE WHEN l.claim_id = ?2 THEN l.acquired_at ELSE excluded.acquired_at END,
   claim_id    = excluded.claim_id,
-  expires_at  = excluded.expires_at,
+  -- never back: this statement may be a late copy, after one that gave more
+  expires_at  = CASE WHEN l.claim_id = ?2 AND l.boot_id = ?6 THEN max(l.expires_at, excluded.expires_at)
+                     ELSE excluded.expires_at END,
   ttl         = excluded.ttl,
   boot_id     = excluded.boot_id,
   holder      = excluded.holder,

@@ -1,5 +1,7 @@
 -- ?1 wishes as JSON: [[name, claim, now, server ttl], …], the first two in hexadecimal; ?2 frame
-UPDATE fencelock_locks AS l SET expires_at = w.now + w.ttl, ttl = w.ttl, boot_id = ?2
+UPDATE fencelock_locks AS l
+-- never back: a renewal may come after one that gave more
+SET expires_at = CASE WHEN l.boot_id = ?2 THEN max(l.expires_at, w.now + w.ttl) ELSE w.now + w.ttl END, ttl = w.ttl, boot_id = ?2
 FROM (
   SELECT unhex(value ->> 0) AS name, unhex(value ->> 1) AS claim_id, value ->> 2 AS now, value ->> 3 AS ttl
   FROM json_each(?1)
