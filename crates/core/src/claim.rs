@@ -1,12 +1,14 @@
 //! A claim: one wish to hold one lock, minted before the first byte is sent.
 
+use crate::clock::nanos;
+use crate::ledger::WeakLedger;
 use crate::options::{check_delay, check_ttl};
-use crate::reaper::Ledger;
 use crate::request::Requests;
 use crate::sync::lock;
 use crate::{Clock, Error, ErrorKind, LockName, Moment, Request, Result};
 use std::fmt;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// 128 random bits that name one acquisition, and nothing else, ever.
@@ -135,7 +137,7 @@ impl Terms {
         self.mint_in(None)
     }
 
-    pub(crate) fn mint_in(self, ledger: Option<Ledger>) -> Result<Claim> {
+    pub(crate) fn mint_in(self, ledger: Option<WeakLedger>) -> Result<Claim> {
         Claim::with_family(self, Arc::new(Family { ledger, ..Family::default() }))
     }
 }
@@ -146,54 +148,58 @@ impl Terms {
 /// and means the same, and so that whatever it left behind can be undone
 /// without knowing whether it arrived. Cloning is cheap and gives the same claim.
 #[derive(Clone)]
-pub struct Claim(Arc<Inner>);
+pub struct Claim {
+    attempt: Arc<Attempted>,
+    family: Arc<Family>,
+}
 
-struct Inner {
+/// One attempt of an acquisition: what its id stands for.
+struct Attempted {
     id: ClaimId,
     terms: Terms,
     requests: Requests,
-    family: Arc<Family>,
+    /// The longest that a server was asked to keep the hold, in nanoseconds.
+    longest: AtomicU64,
 }
 
 /// What all attempts of one acquisition share.
 #[derive(Default)]
 struct Family {
     obstacle: Mutex<Obstacle>,
-    latest: Mutex<Weak<Inner>>,
-    ledger: Option<Ledger>,
+    latest: Mutex<Option<Arc<Attempted>>>,
+    ledger: Option<WeakLedger>,
 }
 
 impl Claim {
     fn with_family(terms: Terms, family: Arc<Family>) -> Result<Self> {
-        let id = ClaimId::random()?;
-        let requests = Requests::default();
-        let inner = Arc::new(Inner { id, terms, requests, family });
-        *lock(&inner.family.latest) = Arc::downgrade(&inner);
-        Ok(Self(inner))
+        let longest = AtomicU64::new(nanos(terms.ttl.saturating_add(terms.lock_delay)));
+        let attempt = Arc::new(Attempted { id: ClaimId::random()?, terms, requests: Requests::default(), longest });
+        *lock(&family.latest) = Some(Arc::clone(&attempt));
+        Ok(Self { attempt, family })
     }
 
     /// The lock's name.
     #[must_use]
     pub fn name(&self) -> &LockName {
-        &self.0.terms.name
+        &self.attempt.terms.name
     }
 
     /// The claim's id. Every compare at the server is by it.
     #[must_use]
     pub fn id(&self) -> ClaimId {
-        self.0.id
+        self.attempt.id
     }
 
     /// The time to live that the holder counts: whole milliseconds, 50 ms to 7 days.
     #[must_use]
     pub fn ttl(&self) -> Duration {
-        self.0.terms.ttl
+        self.attempt.terms.ttl
     }
 
     /// How much longer than the holder's deadline the server keeps a lock that was freed by failure.
     #[must_use]
     pub fn lock_delay(&self) -> Duration {
-        self.0.terms.lock_delay
+        self.attempt.terms.lock_delay
     }
 
     /// The time to live that the server is to count: ttl and lock delay together.
@@ -205,31 +211,31 @@ impl Claim {
     /// Who asks.
     #[must_use]
     pub fn holder(&self) -> &Arc<str> {
-        &self.0.terms.holder
+        &self.attempt.terms.holder
     }
 
     /// The note to store with the lock.
     #[must_use]
     pub fn note(&self) -> Option<&Arc<str>> {
-        self.0.terms.note.as_ref()
+        self.attempt.terms.note.as_ref()
     }
 
     /// How the lock is to be held.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        self.0.terms.mode
+        self.attempt.terms.mode
     }
 
     /// The clock to take `sent_at` from.
     #[must_use]
     pub fn clock(&self) -> &Clock {
-        &self.0.terms.clock
+        &self.attempt.terms.clock
     }
 
     /// The present moment on the claim's clock: read it *before* a request is sent.
     #[must_use]
     pub fn now(&self) -> Moment {
-        self.0.terms.clock.now()
+        self.attempt.terms.clock.now()
     }
 
     /// Begins a request that could take the lock or a place in its queue.
@@ -238,43 +244,47 @@ impl Claim {
     /// when an answer came. One that is dropped instead leaves the claim
     /// [unanswered](Self::is_unanswered) for good.
     pub fn request(&self) -> Request {
-        self.0.requests.begin()
+        self.attempt.requests.begin()
     }
 
     /// Whether a request of this id was sent whose answer never came, so that it
     /// may still arrive: undo and release must then void the id at the server.
     #[must_use]
     pub fn is_unanswered(&self) -> bool {
-        self.0.requests.unanswered()
+        self.attempt.requests.unanswered()
     }
 
     /// Whether anything was ever sent under this id.
     #[must_use]
     pub fn was_sent(&self) -> bool {
-        self.0.requests.any()
+        self.attempt.requests.any()
+    }
+
+    /// Whether a request of this id is on its way.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.attempt.requests.in_flight()
     }
 
     /// Ends when no request of this id is on its way.
     pub(crate) async fn settled(&self) {
-        self.0.requests.settled().await;
+        self.attempt.requests.settled().await;
     }
 
     /// Notes what stood in the way, so that giving up can say so.
     pub fn met(&self, obstacle: Obstacle) {
-        let mut last = lock(&self.0.family.obstacle);
-        if *last != obstacle {
-            if let Obstacle::Held(holder) = &obstacle {
-                tracing::debug!(target: "fencelock", event = "contended", name = %self.name(), claim = %self.id(),
-                    held_by = holder.as_deref().unwrap_or("unknown"), "contended");
-            }
-            *last = obstacle;
+        let last = std::mem::replace(&mut *lock(&self.family.obstacle), obstacle.clone());
+        if let Obstacle::Held(holder) = &obstacle
+            && last != obstacle
+        {
+            tracing::debug!(target: "fencelock", event = "contended", name = %self.name(), claim = %self.id(),
+                held_by = holder.as_deref().unwrap_or("unknown"), "contended");
         }
     }
 
     /// The last obstacle met by any attempt of this acquisition.
     #[must_use]
     pub fn obstacle(&self) -> Obstacle {
-        lock(&self.0.family.obstacle).clone()
+        lock(&self.family.obstacle).clone()
     }
 
     /// Gives this attempt up and makes another under a new id.
@@ -285,22 +295,41 @@ impl Claim {
     /// # Errors
     /// `Engine` if the system has no randomness to give.
     pub fn next_attempt(&self) -> Result<Self> {
-        if let Some(ledger) = &self.0.family.ledger {
+        if let Some(ledger) = &self.family.ledger {
             ledger.undo(self.clone());
         }
-        Self::with_family(self.0.terms.clone(), Arc::clone(&self.0.family))
+        self.next_attempt_undone()
+    }
+
+    /// Makes another attempt under a new id, when the engine itself has undone
+    /// this one, so that nothing of it is left.
+    ///
+    /// # Errors
+    /// `Engine` if the system has no randomness to give.
+    pub fn next_attempt_undone(&self) -> Result<Self> {
+        Self::with_family(self.attempt.terms.clone(), Arc::clone(&self.family))
+    }
+
+    /// The newest attempt of this acquisition: this claim, or one made of it since.
+    #[must_use]
+    pub fn latest(&self) -> Self {
+        let latest = lock(&self.family.latest).clone();
+        Self { attempt: latest.unwrap_or_else(|| Arc::clone(&self.attempt)), family: Arc::clone(&self.family) }
     }
 
     /// The same claim without its client, for a server in this process to keep.
     pub(crate) fn detached(&self) -> Self {
-        let inner =
-            Inner { id: self.id(), terms: self.0.terms.clone(), requests: Requests::default(), family: Arc::default() };
-        Self(Arc::new(inner))
+        Self { attempt: Arc::clone(&self.attempt), family: Arc::default() }
     }
 
-    /// The newest attempt of this acquisition.
-    pub(crate) fn latest(&self) -> Self {
-        lock(&self.0.family.latest).upgrade().map_or_else(|| self.clone(), Self)
+    /// Notes that a server was asked to keep the hold for `server_ttl`.
+    pub(crate) fn asked_for(&self, server_ttl: Duration) {
+        self.attempt.longest.fetch_max(nanos(server_ttl), Ordering::SeqCst);
+    }
+
+    /// The longest that a server was ever asked to keep a hold of this id.
+    pub(crate) fn longest_server_ttl(&self) -> Duration {
+        Duration::from_nanos(self.attempt.longest.load(Ordering::SeqCst))
     }
 }
 
@@ -340,7 +369,8 @@ mod tests {
         second.met(Obstacle::Held(None));
         assert_eq!(first.obstacle(), Obstacle::Held(None));
         assert_eq!(first.latest().id(), second.id());
+        let id = second.id();
         drop(second);
-        assert_eq!(first.latest().id(), first.id());
+        assert_eq!(first.latest().id(), id, "even when nobody else knows it any more");
     }
 }

@@ -1,8 +1,9 @@
 //! What callers hold: a cheap handle over any engine.
 
-use crate::driven::{Driven, OnDrop};
+use crate::driven::{Driven, Manner};
 use crate::hold::Context;
-use crate::reaper::ledger;
+use crate::ledger::Ledger;
+use crate::reaper::reap;
 use crate::schedule::{Schedule, tick};
 use crate::validity::Drift;
 use crate::{
@@ -13,12 +14,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 
 /// A client of one lock service. Cloning is cheap and gives the same client.
 ///
 /// A client belongs to the tokio runtime it was made on, since its connections
 /// and timers do. Its methods may be awaited anywhere, on that runtime, another
-/// or none; once that runtime is gone they answer `Unavailable`.
+/// or none; once that runtime is gone they answer `Unavailable`. A runtime of one
+/// thread (`current_thread`) does the client's work only while it is driven, by
+/// `block_on`: calls from elsewhere wait meanwhile, and nothing is renewed.
 ///
 /// # Drop
 /// Dropping the last clone while guards live changes nothing for them. Pending
@@ -35,13 +39,14 @@ pub(crate) struct Shared {
     pub(crate) defaults: AcquireOptions,
     pub(crate) home: Handle,
     pub(crate) context: Context,
-    name: String,
     closed: AtomicBool,
+    /// Rung when the client is closed.
+    pub(crate) closing: Notify,
 }
 
 impl Shared {
     pub(crate) fn engine_name(&self) -> String {
-        self.name.clone()
+        self.context.engine.to_string()
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
@@ -148,7 +153,7 @@ impl LockClient {
         let told = |e: Error| e.with_engine(shared.engine_name()).with_operation(operation);
         shared.check_open().map_err(told)?;
         let work = work(Arc::clone(&shared.engine));
-        Driven::new(&shared.home, &shared.context.ledger, OnDrop::Stop, work).await.map_err(told)
+        Driven::new(&shared.home, &shared.context.ledger, Manner::Inline, work).await.map_err(told)
     }
 
     /// What the engine guarantees in the deployment it is connected to.
@@ -175,16 +180,19 @@ impl LockClient {
         self.shared.context.schedule.len()
     }
 
-    /// Refuses new acquires from here on, and waits until every pending undo and
-    /// release is done. Guards that live stay valid and are not waited for.
+    /// Refuses new acquires from here on, ends those under way with `Unavailable`,
+    /// and waits until every pending undo and release is done. Guards that live
+    /// stay valid and are not waited for.
     ///
-    /// While the service is away this takes as long as a lease may last; put a
-    /// time-out around it if that is too long.
+    /// While the service is away this takes as long as a lease may last, or, on an
+    /// engine with a session, until the service answers; put a time-out around it
+    /// if that is too long.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the client closed and the work going on.
     pub async fn close(&self) {
         self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.closing.notify_waiters();
         if !self.shared.context.ledger.is_closed() {
             self.shared.context.ledger.worked_off().await;
         }
@@ -198,7 +206,7 @@ fn admin(engine: &dyn DistributedLock) -> Result<&dyn Admin> {
 impl fmt::Debug for LockClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockClient")
-            .field("engine", &self.shared.name)
+            .field("engine", &self.shared.context.engine)
             .field("holder", &self.shared.holder)
             .field("held", &self.held())
             .field("pending", &self.pending())
@@ -246,35 +254,44 @@ impl ClientBuilder {
     /// The client.
     ///
     /// # Errors
-    /// `InvalidConfig` names the option that is out of bounds; `Unavailable`
-    /// outside a tokio runtime.
+    /// `InvalidConfig` names the option that is out of bounds, or says that the
+    /// runtime has no timers; `Unavailable` outside a tokio runtime.
     pub fn build(self) -> Result<LockClient> {
         let guarantees = self.engine.guarantees();
-        let name = guarantees.engine().to_owned();
         let drift = self
             .drift
             .ok_or_else(|| Error::new(ErrorKind::InvalidConfig, "clock_drift is at most 500000 parts per million"))?;
         let home = Handle::try_current().map_err(|_| {
             Error::new(ErrorKind::Unavailable, "a client is made inside a tokio runtime, and there is none here")
         })?;
+        if !has_timers() {
+            let message = "the runtime has no timers; build it with `enable_time` or `enable_all`";
+            return Err(Error::new(ErrorKind::InvalidConfig, message));
+        }
         let schedule = Arc::new(Schedule::default());
-        let (ledger, reaper) = ledger(Arc::clone(&self.engine), Arc::clone(&schedule));
-        home.spawn(reaper);
+        let (ledger, inbox) = Ledger::new();
+        home.spawn(reap(Arc::clone(&self.engine), Arc::clone(&schedule), inbox));
         home.spawn(tick(Arc::clone(&schedule), self.clock.clone()));
         let push_loss = guarantees.has(Capability::PushLoss);
         let in_session = guarantees.liveness() == Liveness::Session;
+        let engine = guarantees.engine().into();
         let shared = Shared {
             engine: self.engine,
             clock: self.clock,
             holder: self.holder.unwrap_or_else(default_holder),
             defaults: self.defaults.checked()?,
             home,
-            context: Context { ledger, schedule, drift, push_loss, in_session },
-            name,
+            context: Context { engine, ledger, schedule, drift, push_loss, in_session },
             closed: AtomicBool::new(false),
+            closing: Notify::new(),
         };
         Ok(LockClient { shared: Arc::new(shared) })
     }
+}
+
+/// Whether the runtime that this is called on has timers: tokio answers that only by panicking.
+fn has_timers() -> bool {
+    std::panic::catch_unwind(|| drop(tokio::time::sleep(std::time::Duration::ZERO))).is_ok()
 }
 
 fn default_holder() -> Arc<str> {

@@ -56,7 +56,7 @@ enum Source {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     Boot,
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    Monotonic(std::time::Instant),
+    Monotonic,
     Fake(Arc<Fake>),
 }
 
@@ -67,7 +67,7 @@ impl Clock {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         return Self(Source::Boot);
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
-        return Self(Source::Monotonic(std::time::Instant::now()));
+        return Self(Source::Monotonic);
     }
 
     /// The present moment.
@@ -82,10 +82,17 @@ impl Clock {
                 Moment(secs.saturating_mul(1_000_000_000).saturating_add(nanos))
             }
             #[cfg(not(any(target_os = "linux", target_os = "android")))]
-            Source::Monotonic(start) => Moment(nanos(start.elapsed())),
+            Source::Monotonic => Moment(nanos(origin().elapsed())),
             Source::Fake(fake) => fake.now(),
         }
     }
+}
+
+/// One origin a process, so that the moments of any two system clocks can be compared.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn origin() -> std::time::Instant {
+    static ORIGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    *ORIGIN.get_or_init(std::time::Instant::now)
 }
 
 impl Default for Clock {
@@ -100,7 +107,7 @@ impl fmt::Debug for Clock {
             #[cfg(any(target_os = "linux", target_os = "android"))]
             Source::Boot => "Clock(boot time)",
             #[cfg(not(any(target_os = "linux", target_os = "android")))]
-            Source::Monotonic(_) => "Clock(monotonic)",
+            Source::Monotonic => "Clock(monotonic)",
             Source::Fake(_) => "Clock(fake)",
         })
     }

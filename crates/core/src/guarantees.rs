@@ -125,7 +125,8 @@ pub struct Guarantees {
 }
 
 impl Guarantees {
-    /// Guarantees without a rule yet, which is every level: rules take levels away.
+    /// Guarantees without a rule yet, which is `Advisory`: a higher level needs a
+    /// rule that speaks for it, and none that speaks against it.
     #[must_use]
     pub fn of(
         engine: impl Into<Cow<'static, str>>,
@@ -228,10 +229,16 @@ impl Guarantees {
         &self.rules
     }
 
-    /// The highest level of which every rule holds; `None` if not even `Advisory` does.
+    /// The highest level of which every rule holds, and for which one speaks;
+    /// `None` if not even `Advisory` is given.
     #[must_use]
     pub fn level(&self) -> Option<Level> {
-        Level::ALL.into_iter().take_while(|level| self.obstacles(*level).next().is_none()).last()
+        Level::ALL.into_iter().take_while(|level| self.gives(*level)).last()
+    }
+
+    fn gives(&self, level: Level) -> bool {
+        let spoken_for = self.rules.iter().any(|rule| rule.level() >= level && rule.outcome().holds());
+        (level == Level::Advisory || spoken_for) && self.obstacles(level).next().is_none()
     }
 
     /// The rules that keep this deployment from `level`.
@@ -245,9 +252,12 @@ impl Guarantees {
     /// `Refused` names what was required, what the deployment is, each rule that
     /// fails, and what to change or to attest.
     pub fn require(&self, level: Level) -> Result<()> {
-        let obstacles: Vec<_> = self.obstacles(level).map(|rule| self.explain(rule)).collect();
-        if obstacles.is_empty() {
+        if self.gives(level) {
             return Ok(());
+        }
+        let mut obstacles: Vec<_> = self.obstacles(level).map(|rule| self.explain(rule)).collect();
+        if obstacles.is_empty() {
+            obstacles.push("the engine has no rule that speaks for it".to_owned());
         }
         let given = self.level().map_or_else(|| "no level at all".to_owned(), |l| format!("`{l}` at most"));
         let message =
@@ -291,6 +301,15 @@ mod tests {
         let attested = guarantees().attest(["e.disk"]).unwrap();
         assert_eq!(attested.level(), Some(Level::Fenced));
         assert!(attested.rule_is("e.disk", RuleOutcome::Attested));
+    }
+
+    #[test]
+    fn what_nobody_speaks_for_is_not_given() {
+        let silent = Guarantees::of("e", "d", Scope::Host, Liveness::Lease);
+        assert_eq!(silent.level(), Some(Level::Advisory));
+        assert_eq!(silent.require(Level::Leased).unwrap_err().kind(), ErrorKind::Refused);
+        let below = silent.with_rule(Rule::new("e.clock", Level::Fenced).proved("seen"));
+        assert_eq!(below.level(), Some(Level::Fenced));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! What a caller holds.
 
 use crate::client::Shared;
-use crate::driven::{Driven, OnDrop};
-use crate::hold::{self, Hold};
+use crate::driven::{Driven, Manner};
+use crate::hold::{Hold, Releasing, finish_release};
+use crate::ledger::Errand;
 use crate::options::check_ttl;
-use crate::reaper::Errand;
 use crate::{ClaimId, Error, ErrorKind, Evidence, FencingToken, LockMonitor, LockName, LossReason, Result};
 use std::fmt;
 use std::future::Future;
@@ -127,27 +127,27 @@ impl LockGuard {
         Error::new(ErrorKind::Lost, format!("the lock was lost: {reason}")).with_name(self.name())
     }
 
-    /// Gives a fixed lease (`auto_renew(false)`) `ttl` more, counted from now.
+    /// Gives a fixed lease (`auto_renew(false)`) at least `ttl`, counted from now.
     ///
-    /// `ttl` is 50 ms to 7 days; parts of a millisecond round up. A `ttl` shorter
-    /// than what is left makes the lease end sooner.
+    /// `ttl` is 50 ms to 7 days; parts of a millisecond round up. It never makes
+    /// the lease end sooner than it would; to end it, release it.
     ///
     /// # Errors
     /// `Unsupported` for a hold that renews itself; `InvalidConfig` for a ttl out
-    /// of bounds; `Lost` if the lock was lost; `Unavailable` when no answer came:
-    /// then the sooner of the old and the new end counts.
+    /// of bounds; `Lost` if the lock was lost; `Unavailable` when no answer came
+    /// (within 10 s at most): then the old end counts.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the sooner of the old and the new end in force.
+    /// Dropping the future leaves the old end in force here; the server may keep the lock longer.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
         let ttl = check_ttl(ttl)?;
         let Some(hold) = self.hold.clone() else { return Err(self.lost_because(LossReason::Revoked)) };
-        if hold.renews {
+        if hold.validity.renews() {
             let message = "this hold renews itself; acquire with auto_renew(false) for a fixed lease";
             return Err(Error::new(ErrorKind::Unsupported, message).with_operation("extend").with_name(self.name()));
         }
         let work = extend(hold, ttl);
-        Driven::new(&self.shared.home, &self.shared.context.ledger, OnDrop::Stop, work)
+        Driven::new(&self.shared.home, &self.shared.context.ledger, Manner::Inline, work)
             .await
             .map_err(|e| e.with_operation("extend").with_name(self.name()).with_engine(self.shared.engine_name()))
     }
@@ -165,44 +165,50 @@ impl LockGuard {
     /// Dropping the future does not stop the release; it goes on in the background.
     pub async fn release(mut self) -> Result<()> {
         let Some(hold) = self.hold.take() else { return Ok(()) };
-        if let Err(reason) = hold.validity.begin_release() {
-            hold.retire();
-            return Err(hold.lost(reason).with_operation("release"));
-        }
+        let releasing =
+            Releasing::begin(Arc::clone(&hold)).map_err(|reason| hold.lost(reason).with_operation("release"));
         let engine = self.shared.engine_name();
         let (home, ledger) = (&self.shared.home, &self.shared.context.ledger);
-        Driven::new(home, ledger, OnDrop::Finish, hold::finish_release(hold)).await.map_err(|e| e.with_engine(engine))
+        match releasing {
+            Ok(releasing) => Driven::new(home, ledger, Manner::Finished, finish_release(releasing)).await,
+            Err(lost) => Err(lost),
+        }
+        .map_err(|e| e.with_engine(engine))
     }
 }
 
+/// The longest that one extension may take; engines have shorter limits of their own.
+const EXTEND: Duration = Duration::from_secs(10);
+
 async fn extend(hold: Arc<Hold>, ttl: Duration) -> Result<()> {
     let validity = &hold.validity;
-    let slot = hold.lease.lock().await;
+    let slot = hold.lease.read().await;
     let (Some(lease), true) = (slot.as_ref(), validity.is_held()) else {
         return Err(hold.lost(LossReason::Expired));
     };
-    // The server may count the new ttl from now on, even if its answer never comes.
-    validity.believe_at_most(validity.now(), ttl);
-    hold.schedule();
-    let result = lease.extend(ttl, validity).await;
+    validity.claim().asked_for(ttl.saturating_add(validity.claim().lock_delay()));
+    let result = match tokio::time::timeout(EXTEND, lease.extend(ttl, validity)).await {
+        Ok(result) => result,
+        Err(_) => Err(Error::new(ErrorKind::Unavailable, "no answer")),
+    };
     if result.as_ref().is_err_and(|e| e.kind() == ErrorKind::Lost) {
         validity.lose(LossReason::Revoked);
     }
     drop(slot);
-    hold.schedule();
-    match result {
-        Ok(()) if !validity.is_held() => Err(hold.lost(LossReason::Expired)),
-        result => result,
+    if validity.is_held() {
+        return result;
     }
+    hold.retire();
+    hold.drop_lease();
+    result.and_then(|()| Err(hold.lost(LossReason::Expired)))
 }
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        let Some(hold) = self.hold.take() else { return };
-        if hold.validity.begin_release().is_ok() {
-            self.shared.context.ledger.send(Errand::Release(hold));
-        } else {
-            hold.retire();
+        if let Some(hold) = self.hold.take()
+            && let Ok(releasing) = Releasing::begin(hold)
+        {
+            self.shared.context.ledger.send(Errand::Release(releasing));
         }
     }
 }

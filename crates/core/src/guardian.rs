@@ -13,10 +13,10 @@ impl Drop for Supervised<'_> {
     }
 }
 
-/// Keeps the hold alive until it ends. Its lease is locked meanwhile, so that
-/// whoever locks it next has joined this task.
+/// Keeps the hold alive until it ends. Its lease is read-locked meanwhile, so
+/// that whoever write-locks it next has joined this task.
 pub(crate) async fn guard(hold: Arc<Hold>) {
-    let mut slot = hold.lease.lock().await;
+    let slot = hold.lease.read().await;
     let Some(lease) = slot.as_ref() else { return };
     let supervised = Supervised(&hold);
     tokio::select! {
@@ -27,9 +27,9 @@ pub(crate) async fn guard(hold: Arc<Hold>) {
         }
     }
     drop(supervised);
+    drop(slot);
     if matches!(hold.validity.ended(), Some(Ended::Lost(_))) {
-        slot.take();
-        drop(slot);
         hold.retire();
+        hold.drop_lease();
     }
 }

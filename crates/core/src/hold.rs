@@ -1,16 +1,17 @@
 //! What a guard stands for: one granted lock, from the grant to its end.
 
-use crate::reaper::{Errand, Ledger};
+use crate::ledger::{Errand, Ledger, OpenEntry};
 use crate::schedule::{Schedule, Slot};
 use crate::sync::lock;
-use crate::validity::{Drift, millis};
+use crate::validity::{Drift, HoldTerms, millis};
 use crate::{
-    AcquireOptions, Claim, Ended, Error, ErrorKind, Evidence, FencingToken, Grant, Lease, LossReason, Moment, Result,
-    Validity,
+    AcquireOptions, Claim, Ended, Error, ErrorKind, Evidence, FencingToken, Grant, Lease, LockName, LossReason, Moment,
+    Result, Validity,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::RwLock;
 
 /// The longest that one release may take; engines have shorter limits of their own.
 const RELEASE: Duration = Duration::from_secs(10);
@@ -19,12 +20,9 @@ pub(crate) struct Hold {
     pub(crate) validity: Validity,
     pub(crate) token: FencingToken,
     pub(crate) evidence: Evidence,
-    pub(crate) renews: bool,
-    /// Owned by whoever acts on the lease: the guardian while it renews. Locking it joins the guardian.
-    pub(crate) lease: tokio::sync::Mutex<Option<Box<dyn Lease>>>,
+    /// Read by who uses the lease, as the guardian does while it renews. Writing joins them.
+    pub(crate) lease: RwLock<Option<Box<dyn Lease>>>,
     context: Context,
-    granted: Moment,
-    max_hold: Option<Moment>,
     warning: Mutex<Option<Moment>>,
     guarded: AtomicBool,
     retired: AtomicBool,
@@ -34,6 +32,7 @@ pub(crate) struct Hold {
 /// What holds of one client have in common.
 #[derive(Clone)]
 pub(crate) struct Context {
+    pub(crate) engine: Arc<str>,
     pub(crate) ledger: Ledger,
     pub(crate) schedule: Arc<Schedule>,
     pub(crate) drift: Drift,
@@ -44,25 +43,26 @@ pub(crate) struct Context {
 }
 
 impl Hold {
-    pub(crate) fn new(grant: Grant, options: &AcquireOptions, context: Context) -> Arc<Self> {
-        let Grant { claim, lease, sent_at, ttl, margin, token } = grant;
-        let granted = claim.now();
-        let renews = options.auto_renew;
-        let validity = Validity::new(claim, sent_at, ttl, margin, context.drift, renews);
-        let warning = match (options.max_hold, renews) {
-            (Some(most), _) => Some(granted.plus(most / 2)),
-            (None, false) => Some(sent_at.plus(ttl / 5 * 4)),
+    pub(crate) fn new(grant: Grant, evidence: Evidence, options: &AcquireOptions, context: Context) -> Arc<Self> {
+        let terms = HoldTerms {
+            engine: Arc::clone(&context.engine),
+            drift: context.drift,
+            renews: options.auto_renew,
+            max_hold: options.max_hold,
+            jumped: Arc::clone(&context.schedule.jumped),
+        };
+        let validity = Validity::new(&grant, terms);
+        let warning = match (options.max_hold, options.auto_renew) {
+            (Some(most), _) => Some(validity.since().plus(most / 2)),
+            (None, false) => Some(grant.sent_at.plus(grant.ttl / 5 * 4)),
             (None, true) => None,
         };
         Arc::new(Self {
             validity,
-            token,
-            evidence: lease.evidence(),
-            renews,
-            lease: tokio::sync::Mutex::new(Some(lease)),
+            token: grant.token,
+            evidence,
+            lease: RwLock::new(Some(grant.lease)),
             context,
-            granted,
-            max_hold: options.max_hold.map(|most| granted.plus(most)),
             warning: Mutex::new(warning),
             guarded: AtomicBool::new(false),
             retired: AtomicBool::new(false),
@@ -78,9 +78,8 @@ impl Hold {
         std::mem::replace(&mut *lock(&self.slot), slot)
     }
 
-    /// How long it was or has been held.
-    pub(crate) fn held_for(&self) -> Duration {
-        self.claim().now().since(self.granted)
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::SeqCst)
     }
 
     /// Enters the hold in the schedule, or moves it to where it is due now.
@@ -94,36 +93,37 @@ impl Hold {
     /// Does what is due, and says when to look again; `None` once the hold has ended.
     pub(crate) fn look(self: &Arc<Self>) -> Option<Moment> {
         let now = self.claim().now();
-        if self.max_hold.is_some_and(|most| most <= now) {
-            self.validity.lose(LossReason::MaxHold);
-        }
         if self.validity.is_held() {
             self.warn_if_due(now);
-            if self.is_guard_due(now) && !self.guarded.swap(true, Ordering::SeqCst) {
+            if self.guard_due().is_some_and(|due| due <= now) && !self.guarded.swap(true, Ordering::SeqCst) {
                 tokio::spawn(crate::guardian::guard(Arc::clone(self)));
             }
         }
         self.next_look()
     }
 
-    fn is_guard_due(&self, now: Moment) -> bool {
-        self.renews && (self.context.push_loss || now >= self.validity.renewal_due())
+    /// When the guardian is to start; `None` if there is to be none, or there is one.
+    fn guard_due(&self) -> Option<Moment> {
+        if self.guarded.load(Ordering::SeqCst) {
+            None
+        } else if self.context.push_loss {
+            Some(self.validity.since())
+        } else {
+            self.validity.renews().then(|| self.validity.renewal_due())
+        }
     }
 
     fn next_look(&self) -> Option<Moment> {
         let deadline = self.validity.deadline()?;
-        let renewal = (self.renews && !self.guarded.load(Ordering::SeqCst))
-            .then(|| if self.context.push_loss { self.granted } else { self.validity.renewal_due() });
         let warning = *lock(&self.warning);
-        [Some(deadline), self.max_hold, warning, renewal].into_iter().flatten().min()
+        [Some(deadline), warning, self.guard_due()].into_iter().flatten().min()
     }
 
     fn warn_if_due(&self, now: Moment) {
-        let mut warning = lock(&self.warning);
-        if warning.is_some_and(|when| when <= now) {
-            *warning = None;
-            let (held_ms, claim) = (millis(self.held_for()), self.claim());
-            tracing::warn!(target: "fencelock", event = "long_hold", name = %claim.name(), claim = %claim.id(), held_ms,
+        if lock(&self.warning).take_if(|when| *when <= now).is_some() {
+            let (held_ms, claim) = (millis(self.validity.held_for()), self.claim());
+            tracing::warn!(target: "fencelock", event = "long_hold", engine = %self.context.engine, name = %claim.name(),
+                claim = %claim.id(), token = self.token.get(), held_ms,
                 "a long hold: over half of max_hold, or over 80 % of a fixed lease, is used");
         }
     }
@@ -135,20 +135,24 @@ impl Hold {
 
     /// Clears up after an end; does so once.
     pub(crate) fn retire(&self) {
+        let again = self.retired.swap(true, Ordering::SeqCst);
         self.context.schedule.remove(self);
-        if self.retired.swap(true, Ordering::SeqCst) {
+        if again || !matches!(self.validity.ended(), Some(Ended::Lost(_))) {
             return;
         }
-        if matches!(self.validity.ended(), Some(Ended::Lost(_))) {
-            if let Ok(mut lease) = self.lease.try_lock() {
-                lease.take();
-            }
-            // On a lease the hold runs out, and to free it sooner would undo the lock delay.
-            if self.context.in_session {
-                let claim = self.claim().clone();
-                let delay = self.validity.until_last_deadline().saturating_add(claim.lock_delay());
-                self.context.ledger.send(Errand::UndoAfter(claim, delay));
-            }
+        self.drop_lease();
+        // On a lease the hold runs out, and to free it sooner would undo the lock delay.
+        if self.context.in_session {
+            let claim = self.claim().clone();
+            let delay = self.validity.until_last_deadline().saturating_add(claim.lock_delay());
+            self.context.ledger.send(Errand::UndoAfter(claim, delay));
+        }
+    }
+
+    /// Lets go of a lost hold's lease, unless it is in use; whoever uses it does this after.
+    pub(crate) fn drop_lease(&self) {
+        if let Ok(mut lease) = self.lease.try_write() {
+            lease.take();
         }
     }
 
@@ -157,9 +161,57 @@ impl Hold {
     }
 }
 
-/// Releases a hold whose release has begun: the guardian is joined, then the server is asked.
-pub(crate) async fn finish_release(hold: Arc<Hold>) -> Result<()> {
-    let lease = hold.lease.lock().await.take();
+/// A hold whose release has begun. Whatever becomes of the release, the hold
+/// ends: dropped unfinished, it counts as released here and is undone by id.
+pub(crate) struct Releasing {
+    hold: Arc<Hold>,
+    _open: OpenEntry,
+    finished: bool,
+}
+
+impl Releasing {
+    /// Begins the release.
+    ///
+    /// # Errors
+    /// Why the hold was lost, if it was.
+    pub(crate) fn begin(hold: Arc<Hold>) -> Result<Self, LossReason> {
+        if let Err(reason) = hold.validity.begin_release() {
+            hold.retire();
+            return Err(reason);
+        }
+        let open = hold.context.ledger.entry();
+        Ok(Self { hold, _open: open, finished: false })
+    }
+
+    pub(crate) fn name(&self) -> LockName {
+        self.hold.claim().name().clone()
+    }
+
+    fn finish(&mut self, outcome: Ended) {
+        self.finished = true;
+        self.hold.validity.end_release(outcome);
+        self.hold.retire();
+    }
+
+    /// Nobody knows whether it was released: it is undone by id, in the background.
+    fn unknown(&mut self) {
+        self.finish(Ended::Released);
+        self.hold.context.ledger.undo(self.hold.claim().clone());
+    }
+}
+
+impl Drop for Releasing {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.unknown();
+        }
+    }
+}
+
+/// Releases at the server, after the guardian is joined.
+pub(crate) async fn finish_release(mut releasing: Releasing) -> Result<()> {
+    let hold = Arc::clone(&releasing.hold);
+    let lease = hold.lease.write().await.take();
     let outcome = match lease {
         Some(lease) => tokio::time::timeout(RELEASE, lease.release()).await,
         None => Ok(Err(hold.lost(LossReason::Revoked))),
@@ -167,28 +219,25 @@ pub(crate) async fn finish_release(hold: Arc<Hold>) -> Result<()> {
     let claim = hold.claim();
     let result = match outcome {
         Ok(Ok(())) => {
-            hold.validity.end_release(Ended::Released);
-            tracing::debug!(target: "fencelock", event = "released", name = %claim.name(), claim = %claim.id(),
-                token = hold.token.get(), held_ms = millis(hold.held_for()), "released");
+            releasing.finish(Ended::Released);
+            tracing::debug!(target: "fencelock", event = "released", engine = %hold.context.engine, name = %claim.name(),
+                claim = %claim.id(), token = hold.token.get(), holder = %claim.holder(),
+                held_ms = millis(hold.validity.held_for()), "released");
             Ok(())
         }
         Ok(Err(e)) if e.kind() == ErrorKind::Lost => {
-            hold.validity.end_release(Ended::Lost(LossReason::Revoked));
+            releasing.finish(Ended::Lost(LossReason::Revoked));
             Err(e)
         }
         unknown => {
-            hold.validity.end_release(Ended::Released);
-            hold.context.ledger.undo(claim.clone());
-            let e = Error::new(
-                ErrorKind::Unavailable,
-                "not known to be released; retried in the background until the lease ends",
-            );
+            releasing.unknown();
+            let message = "not known to be released; retried in the background until the lease must have ended";
+            let e = Error::new(ErrorKind::Unavailable, message);
             Err(match unknown {
                 Ok(Err(cause)) => e.with_source(cause),
                 _ => e,
             })
         }
     };
-    hold.retire();
     result.map_err(|e| e.with_operation("release").with_name(claim.name()))
 }

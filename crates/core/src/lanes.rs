@@ -14,7 +14,7 @@ pub(crate) struct Lanes(Arc<Mutex<HashMap<LockName, Lane>>>);
 struct Lane {
     turn: Arc<Semaphore>,
     freed: Arc<Notify>,
-    waiters: Vec<Claim>,
+    waiters: HashMap<ClaimId, Claim>,
     holds: usize,
     obstacle: Obstacle,
 }
@@ -22,7 +22,23 @@ struct Lane {
 impl Lane {
     fn new() -> Self {
         let (turn, freed) = (Arc::new(Semaphore::new(1)), Arc::new(Notify::new()));
-        Self { turn, freed, waiters: Vec::new(), holds: 0, obstacle: Obstacle::Silence }
+        Self { turn, freed, waiters: HashMap::new(), holds: 0, obstacle: Obstacle::Silence }
+    }
+
+    /// Whom to tell of `obstacle`: nobody if it is known.
+    fn meet(&mut self, obstacle: &Obstacle) -> Vec<Claim> {
+        if self.obstacle == *obstacle {
+            return Vec::new();
+        }
+        self.obstacle = obstacle.clone();
+        self.waiters.values().cloned().collect()
+    }
+}
+
+/// Outside the lanes' mutex, since it may run a subscriber's code.
+fn tell(waiters: Vec<Claim>, obstacle: &Obstacle) {
+    for waiter in waiters {
+        waiter.met(obstacle.clone());
     }
 }
 
@@ -31,18 +47,24 @@ impl Lanes {
     pub(crate) fn join(&self, claim: &Claim) -> Waiter {
         let mut lanes = lock(&self.0);
         let lane = lanes.entry(claim.name().clone()).or_insert_with(Lane::new);
-        if lane.holds > 0 {
-            lane.obstacle = Obstacle::Held(Some(Arc::clone(claim.holder())));
-        }
-        claim.met(lane.obstacle.clone());
-        lane.waiters.push(claim.clone());
+        lane.waiters.insert(claim.id(), claim.clone());
+        let obstacle = if lane.holds > 0 { held_here(claim) } else { lane.obstacle.clone() };
         let (turn, freed) = (Arc::clone(&lane.turn), Arc::clone(&lane.freed));
+        drop(lanes);
+        claim.met(obstacle);
         Waiter { lanes: self.clone(), name: claim.name().clone(), id: claim.id(), turn, freed }
     }
 
     /// Notes that this client holds `name`, until what is returned is dropped.
     pub(crate) fn hold(&self, name: &LockName) -> LocalHold {
-        lock(&self.0).entry(name.clone()).or_insert_with(Lane::new).holds += 1;
+        let mut lanes = lock(&self.0);
+        let lane = lanes.entry(name.clone()).or_insert_with(Lane::new);
+        lane.holds += 1;
+        // They are all of this client, and so is the holder.
+        let obstacle = lane.waiters.values().next().map(held_here);
+        let waiters = obstacle.as_ref().map(|obstacle| lane.meet(obstacle)).unwrap_or_default();
+        drop(lanes);
+        tell(waiters, &obstacle.unwrap_or_default());
         LocalHold { lanes: self.clone(), name: name.clone() }
     }
 
@@ -62,6 +84,10 @@ impl Lanes {
     }
 }
 
+fn held_here(waiter: &Claim) -> Obstacle {
+    Obstacle::Held(Some(Arc::clone(waiter.holder())))
+}
+
 /// A place in a lane; dropping it leaves the lane.
 pub(crate) struct Waiter {
     lanes: Lanes,
@@ -79,20 +105,16 @@ impl Waiter {
 
     /// Tells everyone in the lane what its head met, since only the head asks the server.
     pub(crate) fn met(&self, obstacle: &Obstacle) {
-        if let Some(lane) = lock(&self.lanes.0).get_mut(&self.name)
-            && lane.obstacle != *obstacle
-        {
-            lane.obstacle = obstacle.clone();
-            for waiter in &lane.waiters {
-                waiter.met(obstacle.clone());
-            }
-        }
+        let waiters = lock(&self.lanes.0).get_mut(&self.name).map(|lane| lane.meet(obstacle)).unwrap_or_default();
+        tell(waiters, obstacle);
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.lanes.leave(&self.name, |lane| lane.waiters.retain(|waiter| waiter.id() != self.id));
+        self.lanes.leave(&self.name, |lane| {
+            lane.waiters.remove(&self.id);
+        });
     }
 }
 

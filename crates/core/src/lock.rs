@@ -11,7 +11,7 @@
 //! claim's id, the wait limit, undo on every exit path, the local deadline,
 //! drop, loss, spans.
 
-use crate::{Claim, FencingToken, Guarantees, LockName, LossReason, Moment, Result, Validity};
+use crate::{Claim, ClaimId, FencingToken, Guarantees, LockName, LossReason, Moment, Result, Validity};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,6 +28,8 @@ use std::time::Duration;
 ///   server is by claim id, in one step.
 /// - A request may be sent again under the same id and means the same: an
 ///   acquire of its own live hold re-arms the expiry and returns the same token.
+/// - No acquire, renewal or extension moves an expiry *back*: it may arrive late
+///   or twice, after one that gave more.
 /// - An id that was abandoned, or released while a request of it was
 ///   [unanswered](Claim::is_unanswered), is dead: no later request of that id
 ///   takes the lock, however late it arrives. So is the id of a hold that has
@@ -85,11 +87,13 @@ pub trait Lease: Send + Sync + 'static {
     ///
     /// Proves contact with [`Validity::renewed`] and tells broken contact with
     /// [`Validity::doubt`]. Never creates or takes back what is gone. The client
-    /// drops the future when the hold ends otherwise.
+    /// begins it when the first renewal is due, or at once, for fixed leases too,
+    /// where the engine has [`PushLoss`](crate::Capability::PushLoss); it drops the
+    /// future when the hold ends otherwise. [`extend`](Self::extend) may run beside it.
     async fn keep_alive(&self, validity: &Validity) -> LossReason;
 
-    /// Gives the hold `ttl` more from now (the lock delay comes on top at the
-    /// server), and tells `validity` when it is acknowledged.
+    /// Gives the hold at least `ttl` from now (the lock delay comes on top at the
+    /// server), and tells `validity` when it is acknowledged. Never takes any away.
     ///
     /// # Errors
     /// `Lost` if the hold was gone, `Unavailable` when no answer came.
@@ -128,7 +132,8 @@ pub trait Admin: Send + Sync {
 pub enum Attempt {
     /// The lock is ours.
     Granted(Grant),
-    /// Somebody else has it.
+    /// Somebody else has it; made by [`Attempt::contended`].
+    #[non_exhaustive]
     Contended {
         /// When trying again may help: the holder's remaining time, where it is known.
         retry_after: Option<Duration>,
@@ -209,13 +214,15 @@ pub struct HolderInfo {
     pub remaining: Option<Duration>,
     /// How long it has been held, where the server knows.
     pub held_for: Option<Duration>,
+    /// The hold's claim id, as traces show it, where the server knows.
+    pub claim: Option<ClaimId>,
 }
 
 impl HolderInfo {
     /// A holder with a token; the rest unknown.
     #[must_use]
     pub fn new(holder: impl Into<Arc<str>>, token: FencingToken) -> Self {
-        Self { holder: holder.into(), note: None, token, remaining: None, held_for: None }
+        Self { holder: holder.into(), note: None, token, remaining: None, held_for: None, claim: None }
     }
 
     /// The holder's note.
@@ -229,6 +236,13 @@ impl HolderInfo {
     #[must_use]
     pub fn with_remaining(mut self, remaining: Duration) -> Self {
         self.remaining = Some(remaining);
+        self
+    }
+
+    /// The hold's claim id.
+    #[must_use]
+    pub fn with_claim(mut self, id: ClaimId) -> Self {
+        self.claim = Some(id);
         self
     }
 

@@ -1,9 +1,8 @@
 //! A lock by its name, with options.
 
 use crate::client::Shared;
-use crate::driven::{Driven, OnDrop};
-use crate::pursuit::{self, Verb};
-use crate::{AcquireOptions, LockGuard, LockName, Result, Wait};
+use crate::pursuit::{self, Wish};
+use crate::{AcquireOptions, LockGuard, LockName, Moment, Result, Wait};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,9 +44,10 @@ impl NamedLock {
         self
     }
 
-    /// The longest hold: when it is reached the lock is lost, however well it is renewed.
-    pub fn max_hold(mut self, longest: Duration) -> Self {
-        self.options.max_hold = Some(longest);
+    /// The longest hold: when it is reached the lock is lost, however well it is
+    /// renewed. `None` lifts a limit that the client sets.
+    pub fn max_hold(mut self, longest: impl Into<Option<Duration>>) -> Self {
+        self.options.max_hold = longest.into();
         self
     }
 
@@ -79,8 +79,8 @@ impl NamedLock {
 
     /// Waits for the lock, at most as long as was asked for (30 s if nothing was).
     ///
-    /// The wait counts from the first poll. The future borrows nothing, so that it
-    /// can be spawned as it is.
+    /// The wait counts from the call. The future borrows nothing, so that it can
+    /// be spawned as it is.
     ///
     /// # Errors
     /// `Timeout` if somebody held it to the end of the wait, `Unavailable` if the
@@ -90,7 +90,7 @@ impl NamedLock {
     /// Dropping the future at any point leaves nothing behind: the place in the
     /// queue, and a lock that was granted meanwhile, are undone in the background.
     pub fn acquire(&self) -> impl Future<Output = Result<LockGuard>> + Send + use<> {
-        let pursued = self.clone().pursue(Verb::Wait);
+        let pursued = self.clone().pursue(false, self.shared.clock.now());
         async move {
             match pursued.await? {
                 Some(guard) => Ok(guard),
@@ -107,12 +107,12 @@ impl NamedLock {
     /// # Cancel safety
     /// As for [`acquire`](Self::acquire).
     pub fn try_acquire(&self) -> impl Future<Output = Result<Option<LockGuard>>> + Send + use<> {
-        self.clone().pursue(Verb::Try)
+        self.clone().pursue(true, self.shared.clock.now())
     }
 
-    async fn pursue(self, verb: Verb) -> Result<Option<LockGuard>> {
+    async fn pursue(self, trying: bool, started: Moment) -> Result<Option<LockGuard>> {
         let shared = &self.shared;
-        let operation = if verb == Verb::Try { "try_acquire" } else { "acquire" };
+        let operation = if trying { "try_acquire" } else { "acquire" };
         let name = match &self.name {
             Ok(name) => name.clone(),
             Err(refused) => LockName::new(refused).map_err(|e| e.with_operation(operation))?,
@@ -122,8 +122,8 @@ impl NamedLock {
         let options = self.options.checked().map_err(told)?;
         let span = tracing::debug_span!(target: "fencelock", "acquire", engine = shared.engine_name(), name = %name,
             holder = %shared.holder);
-        let work = pursuit::acquire(Arc::clone(shared), name.clone(), options, verb).instrument(span);
-        Driven::new(&shared.home, &shared.context.ledger, OnDrop::Stop, work).await.map_err(told)
+        let wish = Wish { name: name.clone(), options, trying, started };
+        pursuit::acquire(Arc::clone(shared), wish).instrument(span).await.map_err(told)
     }
 }
 

@@ -82,6 +82,13 @@ impl AcquireOptions {
         self
     }
 
+    /// A note of at most 1024 bytes, stored with the lock.
+    #[must_use]
+    pub fn with_note(mut self, note: impl Into<Arc<str>>) -> Self {
+        self.note = Some(note.into());
+        self
+    }
+
     /// Whether the hold is renewed until it is released.
     #[must_use]
     pub fn with_auto_renew(mut self, renew: bool) -> Self {

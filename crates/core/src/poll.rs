@@ -5,6 +5,7 @@ use crate::{Attempt, Claim, DistributedLock, Error, ErrorKind, Grant, LocalHold,
 use async_trait::async_trait;
 use std::fmt;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long a waiter relies on being told before it asks by itself.
 const SAFETY: Duration = Duration::from_secs(5);
@@ -34,8 +35,30 @@ pub trait Hints: Send + Sync {
 /// One ear for one name; dropping it stops listening.
 #[async_trait]
 pub trait Hint: Send + Sync {
-    /// Ends when the name may be free. A hint too many costs one try, one too few at most 5 s.
+    /// Ends when the name may be free. A hint too many costs one try, one too few
+    /// at most 5 s. An ear that has gone deaf does not end.
     async fn heard(&mut self);
+}
+
+/// One try on behalf of a waiter. Every engine's [`try_acquire`](DistributedLock::try_acquire)
+/// is one; an engine whose waiters try otherwise, as by leaving a flag at the
+/// server, implements this on a type of its own.
+#[async_trait]
+pub trait Tries: Send + Sync {
+    /// Tries once. An id that this leaves dead is replaced with
+    /// [`Claim::next_attempt`] or [`Claim::next_attempt_undone`], and the next try
+    /// is made with that one.
+    ///
+    /// # Errors
+    /// As [`DistributedLock::try_acquire`].
+    async fn try_once(&self, claim: &Claim) -> Result<Attempt>;
+}
+
+#[async_trait]
+impl<E: DistributedLock + ?Sized> Tries for E {
+    async fn try_once(&self, claim: &Claim) -> Result<Attempt> {
+        self.try_acquire(claim).await
+    }
 }
 
 impl Polling {
@@ -64,21 +87,23 @@ impl Polling {
     /// # Cancel safety
     /// Dropping the future leaves the local queue at once; what a try under way
     /// leaves at the server is the caller's to abandon.
-    pub async fn acquire<E>(&self, engine: &E, hints: Option<&dyn Hints>, claim: &Claim) -> Result<Grant>
+    pub async fn acquire<T>(&self, engine: &T, hints: Option<&dyn Hints>, claim: &Claim) -> Result<Grant>
     where
-        E: DistributedLock + ?Sized,
+        T: Tries + ?Sized,
     {
         let place = self.lanes.join(claim);
         let Ok(_turn) = place.turn.acquire().await else {
             return Err(Error::new(ErrorKind::Engine, "the local queue is closed"));
         };
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
+        let mut distance = Backoff::new(Duration::from_millis(1), Duration::from_millis(50));
         let mut ear = None;
         if place.held_here() {
             let _ = tokio::time::timeout(SAFETY, place.freed.notified()).await;
         }
         loop {
-            let pause = match engine.try_acquire(claim).await {
+            let begun = Instant::now();
+            let pause = match engine.try_once(&claim.latest()).await {
                 Ok(Attempt::Granted(grant)) => return Ok(grant),
                 Ok(Attempt::Contended { retry_after, holder }) => {
                     place.met(&Obstacle::Held(holder));
@@ -103,6 +128,10 @@ impl Polling {
                 () = place.freed.notified() => {}
                 () = heard(&mut ear) => {}
             }
+            if begun.elapsed() > Duration::from_millis(200) {
+                distance.reset();
+            }
+            tokio::time::sleep_until(begun + distance.next()).await;
         }
     }
 }
@@ -114,20 +143,26 @@ async fn heard(ear: &mut Option<Box<dyn Hint>>) {
     }
 }
 
-/// From 10 ms to 500 ms, doubling, each spread over its upper half.
-struct Backoff(Duration);
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Self(Duration::from_millis(10))
-    }
+/// Pauses that double from the least to the most, each spread over its upper half.
+struct Backoff {
+    least: Duration,
+    most: Duration,
+    next: Duration,
 }
 
 impl Backoff {
+    fn new(least: Duration, most: Duration) -> Self {
+        Self { least, most, next: least }
+    }
+
     fn next(&mut self) -> Duration {
-        let half = self.0 / 2;
-        self.0 = (self.0 * 2).min(Duration::from_millis(500));
+        let half = self.next / 2;
+        self.next = (self.next * 2).min(self.most);
         half + jitter(half)
+    }
+
+    fn reset(&mut self) {
+        self.next = self.least;
     }
 }
 
@@ -147,7 +182,7 @@ mod tests {
 
     #[test]
     fn backoff_grows_to_half_a_second_and_stays() {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
         let pauses: Vec<_> = (0..20).map(|_| backoff.next()).collect();
         assert!(pauses[0] >= Duration::from_millis(5) && pauses[0] <= Duration::from_millis(10));
         assert!(pauses[10..].iter().all(|p| *p >= Duration::from_millis(250) && *p <= Duration::from_millis(500)));

@@ -1,17 +1,17 @@
 //! From the wish to the guard: one acquisition, undone on every path but the granted one.
 
 use crate::client::Shared;
+use crate::driven::{Driven, Manner};
 use crate::hold::Hold;
-use crate::reaper::{Boxed, Errand, Ledger};
+use crate::ledger::{Boxed, Errand, Ledger};
 use crate::validity::{deadline, millis};
 use crate::{
     AcquireOptions, Attempt, Claim, DistributedLock, Error, ErrorKind, Grant, LockGuard, LockName, Moment, Obstacle,
     Result, Terms, Wait,
 };
-use std::future::Future;
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 /// How often a single try is made again when its grant came too late to be of use.
@@ -21,139 +21,197 @@ const LATE_PAUSE: Duration = Duration::from_millis(20);
 /// How long an endless wait goes on without any answer from the service.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Try,
-    Wait,
+/// What is wanted: the lock's name, how it is to be asked for, and since when.
+#[derive(Clone)]
+pub(crate) struct Wish {
+    pub(crate) name: LockName,
+    pub(crate) options: AcquireOptions,
+    /// One try that waits for nobody and answers `None` if somebody else has it.
+    pub(crate) trying: bool,
+    pub(crate) started: Moment,
 }
 
-/// A call to the engine, ending with its outcome and the newest attempt it made.
-///
-/// Dropped before it has ended, it is settled and undone by the reaper.
-struct Call<'a> {
-    future: Option<Boxed<Result<Attempt>>>,
+impl Wish {
+    /// A wait of no time at all is one try as well.
+    fn once(&self) -> bool {
+        self.trying || self.options.wait == Wait::AtMost(Duration::ZERO)
+    }
+}
+
+/// A call to the engine that can be handed over to the reaper half way.
+pub(crate) struct Call(Option<Boxed<Result<Attempt>>>);
+
+impl Call {
+    fn new(engine: Arc<dyn DistributedLock>, claim: &Claim, once: bool) -> Self {
+        let asked = claim.clone();
+        Self(Some(if once {
+            Box::pin(async move { engine.try_acquire(&asked).await })
+        } else {
+            Box::pin(async move { engine.acquire(&asked).await.map(Attempt::Granted) })
+        }))
+    }
+
+    /// What the engine says; never, if it has said it before.
+    pub(crate) async fn outcome(&mut self) -> Result<Attempt> {
+        poll_fn(|cx| {
+            let Some(call) = &mut self.0 else { return Poll::Pending };
+            let outcome = call.as_mut().poll(cx);
+            if outcome.is_ready() {
+                self.0 = None;
+            }
+            outcome
+        })
+        .await
+    }
+}
+
+/// A call under way. Dropped before it has ended, it is settled and undone by the reaper.
+struct UnderWay<'a> {
+    call: Call,
     claim: Claim,
     ledger: &'a Ledger,
 }
 
-impl<'a> Call<'a> {
-    fn new(engine: Arc<dyn DistributedLock>, claim: &Claim, verb: Verb, ledger: &'a Ledger) -> Self {
-        let asked = claim.clone();
-        let future: Boxed<Result<Attempt>> = match verb {
-            Verb::Try => Box::pin(async move { engine.try_acquire(&asked).await }),
-            Verb::Wait => Box::pin(async move { engine.acquire(&asked).await.map(Attempt::Granted) }),
-        };
-        Self { future: Some(future), claim: claim.clone(), ledger }
-    }
-}
-
-impl Future for Call<'_> {
-    type Output = (Result<Attempt>, Claim);
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(future) = &mut self.future else { return Poll::Pending };
-        let Poll::Ready(outcome) = future.as_mut().poll(cx) else { return Poll::Pending };
-        // Asked before the future goes, while the newest attempt is still known.
-        let last = self.claim.latest();
-        self.future = None;
-        Poll::Ready((outcome, last))
-    }
-}
-
-impl Drop for Call<'_> {
+impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        if let Some(future) = self.future.take() {
-            self.ledger.send(Errand::Settle(future, self.claim.clone()));
+        if self.call.0.is_some() {
+            let call = std::mem::replace(&mut self.call, Call(None));
+            self.ledger.send(Errand::Settle(call, self.claim.clone()));
         }
     }
 }
 
-/// Acquires `name`; `None` if it was a single try and somebody else has it.
-pub(crate) async fn acquire(
-    shared: Arc<Shared>,
-    name: LockName,
-    options: AcquireOptions,
-    verb: Verb,
-) -> Result<Option<LockGuard>> {
-    let started = shared.clock.now();
-    let terms = Terms::new(name, options.ttl)
+/// A grant on its way to the caller. Dropped on the way, it is undone.
+struct Granted {
+    grant: Option<Grant>,
+    ledger: Ledger,
+}
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        if let Some(grant) = self.grant.take() {
+            self.ledger.undo(grant.claim);
+        }
+    }
+}
+
+/// Acquires what is wished for; `None` if it was a single try and somebody else has it.
+///
+/// The guard is made here, in the caller's future: a grant that the caller does
+/// not take in time is not renewed, and so is nobody's for longer than its ttl.
+pub(crate) async fn acquire(shared: Arc<Shared>, wish: Wish) -> Result<Option<LockGuard>> {
+    let manner = if wish.once() { Manner::Inline } else { Manner::Waiting };
+    loop {
+        let work = pursue(Arc::clone(&shared), wish.clone());
+        let Some(granted) = Driven::new(&shared.home, &shared.context.ledger, manner, work).await? else {
+            return Ok(None);
+        };
+        shared.check_open()?;
+        if let Some(guard) = take(&shared, granted, &wish) {
+            return Ok(Some(guard));
+        }
+    }
+}
+
+/// Makes the guard, unless the grant has come of age on its way.
+fn take(shared: &Arc<Shared>, mut granted: Granted, wish: &Wish) -> Option<LockGuard> {
+    // Asked while the grant would still be undone, should the engine panic.
+    let evidence = granted.grant.as_ref().map(|grant| grant.lease.evidence())?;
+    let grant = granted.grant.take_if(|grant| is_fresh(grant, shared))?;
+    let claim = &grant.claim;
+    tracing::debug!(target: "fencelock", event = "granted", engine = shared.engine_name(), name = %claim.name(),
+        claim = %claim.id(), token = grant.token.get(), holder = %claim.holder(), note = claim.note().map(|n| &**n),
+        waited_ms = millis(claim.now().since(wish.started)), "granted");
+    let hold = Hold::new(grant, evidence, &wish.options, shared.context.clone());
+    Some(LockGuard::new(hold, Arc::clone(shared)))
+}
+
+/// A grant with less than a tenth of its ttl left is not worth handing out.
+fn is_fresh(grant: &Grant, shared: &Shared) -> bool {
+    let now = grant.claim.now();
+    let until = deadline(grant.sent_at.min(now), grant.ttl, shared.context.drift, grant.margin);
+    until > now && until.since(now) >= grant.ttl / 10
+}
+
+async fn pursue(shared: Arc<Shared>, wish: Wish) -> Result<Option<Granted>> {
+    let ledger = &shared.context.ledger;
+    let options = &wish.options;
+    let terms = Terms::new(wish.name.clone(), options.ttl)
         .with_lock_delay(options.lock_delay)
         .with_holder(Arc::clone(&shared.holder))
         .with_clock(shared.clock.clone());
     let terms = Terms { note: options.note.clone(), ..terms };
-    let mut claim = terms.mint_in(Some(shared.context.ledger.clone()))?;
-    let once = verb == Verb::Try || options.wait == Wait::AtMost(Duration::ZERO);
-    let (mut late, engine_verb) = (0, if once { Verb::Try } else { Verb::Wait });
+    let mut claim = terms.mint_in(Some(ledger.downgrade()))?;
+    let mut late = 0;
     loop {
-        let call = Call::new(Arc::clone(&shared.engine), &claim, engine_verb, &shared.context.ledger);
-        let (outcome, last) = tokio::select! {
+        let call = Call::new(Arc::clone(&shared.engine), &claim, wish.once());
+        let mut under_way = UnderWay { call, claim: claim.clone(), ledger };
+        let outcome = tokio::select! {
             biased;
-            ended = call => ended,
-            given_up = give_up(&shared, &claim, options.wait, started, once) => return Err(given_up),
+            outcome = under_way.call.outcome() => outcome,
+            given_up = give_up(&shared, &claim, &wish) => return Err(given_up),
         };
-        let late_claim = match outcome {
-            Ok(Attempt::Granted(grant)) if is_fresh(&grant, &shared) => {
-                return Ok(Some(hold(&shared, grant, &options, started)));
+        let too_late = match outcome {
+            Ok(Attempt::Granted(grant)) => {
+                claim.asked_for(grant.ttl.saturating_add(claim.lock_delay()));
+                if is_fresh(&grant, &shared) {
+                    return Ok(Some(Granted { grant: Some(grant), ledger: ledger.clone() }));
+                }
+                grant.claim
             }
-            Ok(Attempt::Granted(grant)) => grant.claim,
-            Ok(Attempt::Contended { .. }) if verb == Verb::Try => return Ok(None),
+            Ok(Attempt::Contended { .. }) if wish.trying => return Ok(None),
             Ok(Attempt::Contended { holder, .. }) => {
                 claim.met(Obstacle::Held(holder));
                 return Err(gave_up(&claim, Duration::ZERO));
             }
             // The id died on the way: it had been granted, unheard, and has expired.
-            Err(e) if e.kind() == ErrorKind::Lost => last,
+            Err(e) if e.kind() == ErrorKind::Lost => claim.latest(),
             Err(e) => {
-                shared.context.ledger.undo(last);
+                ledger.undo(claim.latest());
                 return Err(e);
             }
         };
         late += 1;
-        if once && late >= LATE_TRIES {
-            shared.context.ledger.undo(late_claim);
+        // Undone before it is tried again, or the next attempt would meet the trace of this one.
+        tokio::select! {
+            () = ledger.undone(too_late.clone()) => {}
+            given_up = give_up(&shared, &claim, &wish) => return Err(given_up),
+        }
+        if wish.once() && late >= LATE_TRIES {
             let message = format!("granted {late} times, each time too late to be of use");
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
-        claim = late_claim.next_attempt()?;
+        claim = too_late.next_attempt_undone()?;
         if late > LATE_TRIES {
             tokio::time::sleep(LATE_PAUSE).await;
         }
     }
 }
 
-/// A grant with less than a tenth of its ttl left is not worth handing out.
-fn is_fresh(grant: &Grant, shared: &Shared) -> bool {
-    let until = deadline(grant.sent_at, grant.ttl, shared.context.drift, grant.margin);
-    until.since(grant.claim.now()) >= grant.ttl / 10
-}
-
-fn hold(shared: &Arc<Shared>, grant: Grant, options: &AcquireOptions, started: Moment) -> LockGuard {
-    let claim = &grant.claim;
-    tracing::debug!(target: "fencelock", event = "granted", engine = shared.engine_name(), name = %claim.name(),
-        claim = %claim.id(), token = grant.token.get(), holder = %claim.holder(),
-        waited_ms = millis(claim.now().since(started)), "granted");
-    LockGuard::new(Hold::new(grant, options, shared.context.clone()), Arc::clone(shared))
-}
-
 /// Ends when the wait is over, with what to tell the caller.
-async fn give_up(shared: &Shared, claim: &Claim, wait: Wait, started: Moment, once: bool) -> Error {
-    let mut heard = started;
+async fn give_up(shared: &Shared, claim: &Claim, wish: &Wish) -> Error {
+    let mut heard = wish.started;
     let mut told = false;
     loop {
+        let closing = shared.closing.notified();
+        tokio::pin!(closing);
+        closing.as_mut().enable();
+        if let Err(closed) = shared.check_open() {
+            return closed;
+        }
         let now = claim.now();
-        let waited = now.since(started);
-        let held = matches!(claim.obstacle(), Obstacle::Held(_));
-        if held {
+        let waited = now.since(wish.started);
+        if matches!(claim.obstacle(), Obstacle::Held(_)) {
             heard = now;
         }
-        let left = match wait {
+        let left = match wish.options.wait {
             Wait::AtMost(limit) if !limit.is_zero() => limit.saturating_sub(waited),
             _ => PATIENCE.saturating_sub(now.since(heard)),
         };
         if left.is_zero() {
             return gave_up(claim, waited);
         }
-        if !told && !once && waited >= Duration::from_secs(1) && shared.context.schedule.holds(claim.name()) {
+        if !told && !wish.once() && waited >= Duration::from_secs(1) && shared.context.schedule.holds(claim.name()) {
             told = true;
             tracing::warn!(target: "fencelock", event = "contended_here", name = %claim.name(), claim = %claim.id(),
                 "this client holds the lock already; the wait is for its own release");
@@ -161,7 +219,10 @@ async fn give_up(shared: &Shared, claim: &Claim, wait: Wait, started: Moment, on
         // Short naps: tokio's timers stand still in suspend, the wait limit does not.
         let nap = Duration::from_secs(1).saturating_sub(waited);
         let nap = if nap.is_zero() { Duration::from_secs(5) } else { nap.max(Duration::from_millis(1)) };
-        tokio::time::sleep(left.min(nap)).await;
+        tokio::select! {
+            () = tokio::time::sleep(left.min(nap)) => {}
+            () = closing => {}
+        }
     }
 }
 

@@ -1,119 +1,32 @@
-//! The undo ledger, and the task that works it off.
+//! The task that works the undo ledger off.
 //!
 //! Whatever a caller's dropped, timed-out or failed call may have left at the
 //! server is undone here, by claim id, on its own time budget: the caller's is
 //! used up or gone. Dropped guards are released here too.
 
 use crate::clock::nanos;
-use crate::hold::{self, Hold};
+use crate::hold;
+use crate::ledger::{Entry, Errand};
+use crate::pursuit::Call;
 use crate::schedule::Schedule;
-use crate::sync::lock;
-use crate::{Attempt, Claim, DistributedLock, Liveness, Result};
-use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use crate::{Attempt, Claim, DistributedLock, Error, ErrorKind, Liveness};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-
-pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The longest that requests under way are waited for before their future is dropped.
 const SETTLE: Duration = Duration::from_secs(5);
 /// The longest one try of an undo may take; engines have shorter limits of their own.
 const TRY: Duration = Duration::from_secs(10);
+/// The longest that a place in a queue outlives its waiter, where holds live on leases.
+const QUEUE: Duration = Duration::from_secs(20);
 
-pub(crate) enum Errand {
-    /// Let the requests of a given-up call be answered, then undo its claim.
-    Settle(Boxed<Result<Attempt>>, Claim),
-    /// Undo a claim.
-    Undo(Claim),
-    /// Undo a claim of a session once nobody may rely on its hold any more.
-    UndoAfter(Claim, Duration),
-    /// Release the hold of a dropped guard.
-    Release(Arc<Hold>),
-    /// Finish what a caller who has gone had begun.
-    Finish(Boxed<()>),
-}
-
-/// The way to the reaper; sending never blocks and works on any thread.
-#[derive(Clone)]
-pub(crate) struct Ledger {
-    errands: mpsc::UnboundedSender<Entry>,
-    open: Arc<Open>,
-}
-
-struct Entry(Errand, OpenEntry);
-
-/// How many entries are not worked off.
-#[derive(Default)]
-struct Open {
-    count: Mutex<usize>,
-    none: Notify,
-}
-
-struct OpenEntry(Arc<Open>);
-
-impl Drop for OpenEntry {
-    fn drop(&mut self) {
-        let mut count = lock(&self.0.count);
-        *count = count.saturating_sub(1);
-        if *count == 0 {
-            self.0.none.notify_waiters();
-        }
-    }
-}
-
-impl Ledger {
-    pub(crate) fn send(&self, errand: Errand) {
-        *lock(&self.open.count) += 1;
-        // Without its runtime the client can undo nothing: the lease runs out instead.
-        let _ = self.errands.send(Entry(errand, OpenEntry(Arc::clone(&self.open))));
-    }
-
-    pub(crate) fn undo(&self, claim: Claim) {
-        self.send(Errand::Undo(claim));
-    }
-
-    /// Whether the runtime that works the ledger off is gone.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.errands.is_closed()
-    }
-
-    pub(crate) fn open(&self) -> usize {
-        *lock(&self.open.count)
-    }
-
-    pub(crate) async fn worked_off(&self) {
-        loop {
-            let none = self.open.none.notified();
-            tokio::pin!(none);
-            none.as_mut().enable();
-            if self.open() == 0 {
-                return;
-            }
-            none.await;
-        }
-    }
-}
-
-impl fmt::Debug for Ledger {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ledger").field("open", &self.open()).finish()
-    }
-}
-
-/// A ledger, and the task to spawn that works it off until nobody can write into it.
-pub(crate) fn ledger(
+pub(crate) async fn reap(
     engine: Arc<dyn DistributedLock>,
     schedule: Arc<Schedule>,
-) -> (Ledger, impl Future<Output = ()> + Send + 'static) {
-    let (errands, inbox) = mpsc::unbounded_channel();
-    (Ledger { errands, open: Arc::default() }, reap(engine, schedule, inbox))
-}
-
-async fn reap(engine: Arc<dyn DistributedLock>, schedule: Arc<Schedule>, mut inbox: mpsc::UnboundedReceiver<Entry>) {
+    mut inbox: mpsc::UnboundedReceiver<Entry>,
+) {
     let mut under_way = JoinSet::new();
     loop {
         tokio::select! {
@@ -136,15 +49,19 @@ async fn reap(engine: Arc<dyn DistributedLock>, schedule: Arc<Schedule>, mut inb
 
 async fn run(engine: Arc<dyn DistributedLock>, errand: Errand) {
     match errand {
-        Errand::Settle(call, claim) => settle(&*engine, call, &claim).await,
-        Errand::Undo(claim) => undo(&*engine, &claim).await,
+        Errand::Settle(call, claim) => settle(engine, call, &claim).await,
+        Errand::Undo(claim, done) => {
+            undo(engine, &claim).await;
+            drop(done);
+        }
         Errand::UndoAfter(claim, delay) => {
             tokio::time::sleep(delay).await;
-            undo(&*engine, &claim).await;
+            undo(engine, &claim).await;
         }
-        Errand::Release(hold) => {
-            if hold::finish_release(Arc::clone(&hold)).await.is_err_and(|e| e.is_retryable()) {
-                tracing::debug!(target: "fencelock", name = %hold.claim().name(), "release goes on in the background");
+        Errand::Release(releasing) => {
+            let name = releasing.name();
+            if let Err(failure) = hold::finish_release(releasing).await {
+                tracing::debug!(target: "fencelock", %name, %failure, "the release of a dropped guard");
             }
         }
         Errand::Finish(work) => work.await,
@@ -152,49 +69,68 @@ async fn run(engine: Arc<dyn DistributedLock>, errand: Errand) {
 }
 
 /// A request that is under way can arrive after its undo; so it is waited for.
-async fn settle(engine: &dyn DistributedLock, mut call: Boxed<Result<Attempt>>, claim: &Claim) {
+async fn settle(engine: Arc<dyn DistributedLock>, mut call: Call, claim: &Claim) {
     let quiet = async {
+        let all_answered = async {
+            // An answer may lead to another attempt, so the newest is asked again.
+            while claim.latest().is_under_way() {
+                claim.latest().settled().await;
+            }
+        };
         tokio::select! {
-            () = claim.settled() => claim.latest().settled().await,
+            () = all_answered => {}
             () = tokio::time::sleep(SETTLE) => {}
         }
     };
     let granted = tokio::select! {
         biased;
         () = quiet => None,
-        outcome = &mut call => match outcome {
+        outcome = call.outcome() => match outcome {
             Ok(Attempt::Granted(grant)) => Some(grant.claim),
             Ok(Attempt::Contended { .. }) | Err(_) => None,
         },
     };
-    let last = granted.unwrap_or_else(|| claim.latest());
     drop(call);
-    undo(engine, &last).await;
+    undo(engine, &granted.unwrap_or_else(|| claim.latest())).await;
 }
 
-/// Asks again until it is known to be undone; a lease that must have ended by itself needs no more asking.
-async fn undo(engine: &dyn DistributedLock, claim: &Claim) {
-    let horizon = match engine.guarantees().liveness() {
-        Liveness::Lease => Some(claim.now().plus(claim.server_ttl())),
-        Liveness::Session => None,
-    };
+/// Asks again until it is known to be undone; what must have ended by itself needs no more asking.
+async fn undo(engine: Arc<dyn DistributedLock>, claim: &Claim) {
+    let begun = claim.now();
+    let by_itself = claim.longest_server_ttl().max(QUEUE);
+    let in_session = engine.guarantees().liveness() == Liveness::Session;
     let mut pause = Duration::from_millis(50);
     loop {
-        let failure = match tokio::time::timeout(TRY, engine.abandon(claim)).await {
-            Ok(Ok(())) => {
+        let failure = match abandon(&engine, claim).await {
+            Ok(()) => {
                 tracing::debug!(target: "fencelock", event = "abandoned", name = %claim.name(), claim = %claim.id(), "abandoned");
                 return;
             }
-            Ok(Err(e)) => e.to_string(),
-            Err(_) => "no answer".to_owned(),
+            Err(failure) => failure,
         };
-        if horizon.is_some_and(|end| claim.now() >= end) {
-            tracing::warn!(target: "fencelock", event = "abandoned", name = %claim.name(), claim = %claim.id(), failure,
+        // In a session nothing ends by itself; but what is refused for good is not asked for for ever.
+        let hopeless = !in_session || failure.kind() != ErrorKind::Unavailable;
+        if hopeless && claim.now().since(begun) >= by_itself {
+            tracing::warn!(target: "fencelock", event = "abandoned", name = %claim.name(), claim = %claim.id(), %failure,
                 "not undone; left to run out");
             return;
         }
         let spread = Duration::from_nanos(fastrand::u64(0..=nanos(pause)));
         tokio::time::sleep(pause / 2 + spread).await;
         pause = (pause * 2).min(Duration::from_secs(5));
+    }
+}
+
+async fn abandon(engine: &Arc<dyn DistributedLock>, claim: &Claim) -> Result<(), Error> {
+    let (engine, claim) = (Arc::clone(engine), claim.clone());
+    // A task of its own, so that a panic in an engine is one failure of several and not the end of the undo.
+    let mut asking = tokio::spawn(async move { engine.abandon(&claim).await });
+    match tokio::time::timeout(TRY, &mut asking).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => Err(Error::new(ErrorKind::Engine, "the engine panicked")),
+        Err(_) => {
+            asking.abort();
+            Err(Error::new(ErrorKind::Unavailable, "no answer"))
+        }
     }
 }

@@ -18,7 +18,8 @@ pub enum Renewal {
 #[async_trait]
 pub trait Renew: Send + Sync {
     /// Asks the server to count `server_ttl` anew, if the claim still holds the
-    /// lock. Never creates, and never takes back from another.
+    /// lock. Never creates, never takes back from another, and never makes the
+    /// hold end sooner than it would: a request may arrive late.
     ///
     /// # Errors
     /// Any error means *unknown*: it is asked again until the deadline.
@@ -26,26 +27,28 @@ pub trait Renew: Send + Sync {
 }
 
 /// Renews at a third of the ttl, and at a tenth when no answer came, until the
-/// hold is refused or its deadline has passed. For [`Lease::keep_alive`](crate::Lease::keep_alive).
+/// hold is refused or its deadline has passed. A fixed lease is left alone.
+/// For [`Lease::keep_alive`](crate::Lease::keep_alive).
 ///
 /// # Cancel safety
 /// Dropping the future stops the renewals; one under way may still arrive.
 pub async fn keep_alive_by_renewing<L: Renew + ?Sized>(lease: &L, validity: &Validity) -> LossReason {
+    if !validity.renews() {
+        return std::future::pending().await;
+    }
     while validity.is_held() {
-        tokio::time::sleep(validity.renewal_due().since(validity.now())).await;
+        validity.sleep_until(validity.renewal_due()).await;
         let sent = validity.now();
         match tokio::time::timeout(validity.request_limit(), lease.renew(validity.server_ttl())).await {
             Ok(Ok(Renewal::Renewed)) => {
                 validity.renewed(sent);
-                tracing::debug!(target: "fencelock", event = "renewed", name = %validity.claim().name(),
-                    claim = %validity.claim().id(), "renewed");
                 continue;
             }
             Ok(Ok(Renewal::Refused)) => return LossReason::Revoked,
             Ok(Err(e)) => validity.doubt(&e),
             Err(_) => validity.doubt(&"a renewal was not answered in time"),
         }
-        tokio::time::sleep(validity.retry_pause()).await;
+        validity.sleep_until(validity.now().plus(validity.retry_pause())).await;
     }
     LossReason::Expired
 }

@@ -38,6 +38,10 @@ impl Requests {
         counts.unanswered || counts.in_flight > 0
     }
 
+    pub(crate) fn in_flight(&self) -> bool {
+        lock(&self.0.counts).in_flight > 0
+    }
+
     pub(crate) async fn settled(&self) {
         loop {
             let settled = self.0.settled.notified();

@@ -4,15 +4,17 @@
 //! So while anything is held one ticker a client reads the clock at least every
 //! 250 ms. No hold has a timer or a task of its own before its first renewal.
 
-use crate::Moment;
 use crate::hold::Hold;
 use crate::sync::lock;
-use std::collections::BTreeMap;
+use crate::{Clock, LockName, Moment};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
 const TICK: Duration = Duration::from_millis(250);
+/// By how much the clock must outrun the timers to count as a suspend.
+const JUMP: Duration = Duration::from_millis(50);
 
 /// A place in the schedule: when, and a number that makes it unique.
 pub(crate) type Slot = (Moment, u64);
@@ -21,19 +23,42 @@ pub(crate) type Slot = (Moment, u64);
 pub(crate) struct Schedule {
     due: Mutex<Due>,
     earlier: Notify,
+    /// Rung when the clock has outrun the timers: whoever sleeps until a moment looks again.
+    pub(crate) jumped: Arc<Notify>,
 }
 
 #[derive(Default)]
 struct Due {
     holds: BTreeMap<Slot, Arc<Hold>>,
+    /// How many of the holds are of a name.
+    names: HashMap<LockName, usize>,
     numbers: u64,
     /// When the ticker will look next; none while it sleeps because nothing is held.
     wakes: Option<Moment>,
     closed: bool,
 }
 
+impl Due {
+    fn insert(&mut self, slot: Slot, hold: &Arc<Hold>) {
+        *self.names.entry(hold.claim().name().clone()).or_default() += 1;
+        self.holds.insert(slot, Arc::clone(hold));
+    }
+
+    fn remove(&mut self, slot: &Slot) -> Option<Arc<Hold>> {
+        let hold = self.holds.remove(slot)?;
+        let name = hold.claim().name();
+        if let Some(number) = self.names.get_mut(name) {
+            *number = number.saturating_sub(1);
+            if *number == 0 {
+                self.names.remove(name);
+            }
+        }
+        Some(hold)
+    }
+}
+
 impl Schedule {
-    /// Puts `hold` where it is due next, moving it if it stands elsewhere.
+    /// Puts `hold` where it is due next, moving it if it stands elsewhere; not once it is retired.
     pub(crate) fn put(&self, hold: &Arc<Hold>, when: Moment) {
         let mut due = lock(&self.due);
         if due.closed {
@@ -41,12 +66,15 @@ impl Schedule {
             hold.orphan();
             return;
         }
+        if hold.is_retired() {
+            return;
+        }
         due.numbers += 1;
         let slot = (when, due.numbers);
         if let Some(old) = hold.set_slot(Some(slot)) {
-            due.holds.remove(&old);
+            due.remove(&old);
         }
-        due.holds.insert(slot, Arc::clone(hold));
+        due.insert(slot, hold);
         if due.wakes.is_none_or(|wakes| when < wakes) {
             self.earlier.notify_one();
         }
@@ -54,9 +82,10 @@ impl Schedule {
 
     pub(crate) fn remove(&self, hold: &Hold) {
         let mut due = lock(&self.due);
-        if let Some(slot) = hold.set_slot(None) {
-            due.holds.remove(&slot);
-        }
+        let removed = hold.set_slot(None).and_then(|slot| due.remove(&slot));
+        drop(due);
+        // Outside the lock: it may be the last reference, whose drop runs an engine's code.
+        drop(removed);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -64,17 +93,17 @@ impl Schedule {
     }
 
     /// Whether any hold here is of `name`.
-    pub(crate) fn holds(&self, name: &crate::LockName) -> bool {
-        lock(&self.due).holds.values().any(|hold| hold.claim().name() == name)
+    pub(crate) fn holds(&self, name: &LockName) -> bool {
+        lock(&self.due).names.contains_key(name)
     }
 
     fn take_due(&self, now: Moment) -> Option<Arc<Hold>> {
         let mut due = lock(&self.due);
-        let first = due.holds.first_entry()?;
-        if first.key().0 > now {
+        let slot = *due.holds.first_key_value()?.0;
+        if slot.0 > now {
             return None;
         }
-        let hold = first.remove();
+        let hold = due.remove(&slot)?;
         hold.set_slot(None);
         Some(hold)
     }
@@ -96,6 +125,7 @@ impl Schedule {
         let left = {
             let mut due = lock(&self.due);
             due.closed = true;
+            due.names.clear();
             std::mem::take(&mut due.holds)
         };
         self.earlier.notify_one();
@@ -116,7 +146,7 @@ impl Drop for ClosesSchedule {
 }
 
 /// Looks at every hold when it is due, until the schedule is closed.
-pub(crate) async fn tick(schedule: Arc<Schedule>, clock: crate::Clock) {
+pub(crate) async fn tick(schedule: Arc<Schedule>, clock: Clock) {
     let schedule = ClosesSchedule(schedule);
     let schedule = &schedule.0;
     while !schedule.is_closed() {
@@ -126,7 +156,8 @@ pub(crate) async fn tick(schedule: Arc<Schedule>, clock: crate::Clock) {
                 None => hold.retire(),
             }
         }
-        match schedule.sleep(clock.now()) {
+        let (before, timers) = (clock.now(), tokio::time::Instant::now());
+        match schedule.sleep(before) {
             Some(pause) => {
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
@@ -134,6 +165,9 @@ pub(crate) async fn tick(schedule: Arc<Schedule>, clock: crate::Clock) {
                 }
             }
             None => schedule.earlier.notified().await,
+        }
+        if clock.now().since(before) > timers.elapsed().saturating_add(JUMP) {
+            schedule.jumped.notify_waiters();
         }
     }
 }

@@ -45,6 +45,7 @@ mod tests {
         let found = Guarantees::of("e", "as probed", Scope::Host, Liveness::Lease)
             .with_assumption(Assumption::ServerMemory)
             .with_capability(Capability::Fifo)
+            .with_rule(Rule::new("e.disk", Level::Fenced).proved("seen"))
             .with_rule(Rule::new("e.one", Level::Replicated).refused("one host", "use more"));
         let table = guarantee_table([("one file", &found)]);
         assert_eq!(table.lines().nth(2), Some("| e | one file | `fenced` | host | T4 | `fifo` | one host |"));

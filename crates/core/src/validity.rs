@@ -8,7 +8,7 @@
 //! the reply, or on a clock that stops in suspend, breaks exclusion. (The rule
 //! is that of the leases of Gray and Cheriton, 1989.)
 
-use crate::{Claim, Moment};
+use crate::{Claim, FencingToken, Moment};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -106,11 +106,25 @@ struct Inner {
     proved: AtomicU64,
     ttl: AtomicU64,
     doubted: AtomicBool,
-    drift: Drift,
     margin: Duration,
-    renews: bool,
+    /// When the hold is lost however well it is renewed.
+    limit: Option<Moment>,
+    since: Moment,
     claim: Claim,
+    token: FencingToken,
+    terms: HoldTerms,
     changed: Notify,
+}
+
+/// What a client says of each of its holds.
+#[derive(Clone)]
+pub(crate) struct HoldTerms {
+    pub(crate) engine: Arc<str>,
+    pub(crate) drift: Drift,
+    pub(crate) renews: bool,
+    pub(crate) max_hold: Option<Duration>,
+    /// Rung when the clock has outrun the timers.
+    pub(crate) jumped: Arc<Notify>,
 }
 
 /// When a hold proved at `sent` may no longer be believed.
@@ -118,18 +132,28 @@ pub(crate) fn deadline(sent: Moment, ttl: Duration, drift: Drift, margin: Durati
     sent.plus(ttl.saturating_sub(drift.of(ttl)).saturating_sub(margin))
 }
 
+fn clamped(until: Moment, limit: Option<Moment>) -> u64 {
+    limit.map_or(until, |limit| until.min(limit)).as_nanos().max(FIRST_DEADLINE)
+}
+
 impl Validity {
-    pub(crate) fn new(claim: Claim, sent: Moment, ttl: Duration, margin: Duration, drift: Drift, renews: bool) -> Self {
-        let until = deadline(sent, ttl, drift, margin).as_nanos().max(FIRST_DEADLINE);
+    pub(crate) fn new(grant: &crate::Grant, terms: HoldTerms) -> Self {
+        let since = grant.claim.now();
+        // A moment of the future could only come from another clock.
+        let sent = grant.sent_at.min(since);
+        let limit = terms.max_hold.map(|most| since.plus(most));
+        let until = deadline(sent, grant.ttl, terms.drift, grant.margin);
         Self(Arc::new(Inner {
-            state: AtomicU64::new(until),
+            state: AtomicU64::new(clamped(until, limit)),
             proved: AtomicU64::new(sent.as_nanos()),
-            ttl: AtomicU64::new(crate::clock::nanos(ttl)),
+            ttl: AtomicU64::new(crate::clock::nanos(grant.ttl)),
             doubted: AtomicBool::new(false),
-            drift,
-            margin,
-            renews,
-            claim,
+            margin: grant.margin,
+            limit,
+            since,
+            claim: grant.claim.clone(),
+            token: grant.token,
+            terms,
             changed: Notify::new(),
         }))
     }
@@ -175,7 +199,9 @@ impl Validity {
             if self.now().as_nanos() < state {
                 return Some(Moment::from_nanos(state));
             }
-            if self.swap(state, code(LossReason::Expired)) {
+            let at_limit = self.0.limit.is_some_and(|limit| limit.as_nanos() <= state);
+            let reason = if at_limit { LossReason::MaxHold } else { LossReason::Expired };
+            if self.swap(state, code(reason)) {
                 return None;
             }
         }
@@ -187,35 +213,43 @@ impl Validity {
         self.deadline().map_or(Duration::ZERO, |until| until.since(self.now()))
     }
 
-    /// A renewal that left at `sent` was acknowledged: the deadline moves on.
-    ///
-    /// A renewal acknowledged after the deadline changes nothing.
-    pub fn renewed(&self, sent: Moment) {
-        self.extended(sent, self.ttl());
+    /// Whether the hold is to be renewed; a fixed lease is not.
+    #[must_use]
+    pub fn renews(&self) -> bool {
+        self.0.terms.renews
     }
 
-    /// As [`renewed`](Self::renewed), when the server granted another ttl (its holder's part).
-    pub fn extended(&self, sent: Moment, ttl: Duration) {
-        let until = deadline(sent, ttl, self.0.drift, self.0.margin).as_nanos().max(FIRST_DEADLINE);
-        loop {
-            let Some(now) = self.deadline() else { return };
-            self.0.doubted.store(false, Ordering::SeqCst);
-            let moved = until > now.as_nanos() && self.cas(now.as_nanos(), until);
-            if moved || until <= now.as_nanos() {
-                self.0.ttl.store(crate::clock::nanos(ttl), Ordering::SeqCst);
-                self.0.proved.fetch_max(sent.as_nanos(), Ordering::SeqCst);
-                return;
-            }
+    /// A renewal that left at `sent` was acknowledged: the deadline moves on.
+    ///
+    /// A renewal acknowledged after the deadline changes nothing, and a fixed
+    /// lease is only told that contact is good.
+    pub fn renewed(&self, sent: Moment) {
+        let ttl = if self.renews() { self.ttl() } else { Duration::ZERO };
+        self.extended(sent, ttl);
+        if self.renews() {
+            let claim = self.claim();
+            tracing::debug!(target: "fencelock", event = "renewed", engine = %self.0.terms.engine, name = %claim.name(),
+                claim = %claim.id(), token = self.0.token.get(), "renewed");
         }
     }
 
-    /// A request about to leave may make the lease end sooner than now believed.
-    pub(crate) fn believe_at_most(&self, sent: Moment, ttl: Duration) {
-        let until = deadline(sent, ttl, self.0.drift, self.0.margin).as_nanos().max(FIRST_DEADLINE);
-        while let Some(now) = self.deadline() {
-            if now.as_nanos() <= until || self.cas(now.as_nanos(), until) {
-                return;
+    /// As [`renewed`](Self::renewed), when the server granted another ttl (its
+    /// holder's part). Never moves the deadline back.
+    pub fn extended(&self, sent: Moment, ttl: Duration) {
+        let sent = sent.min(self.now());
+        let until = clamped(deadline(sent, ttl, self.0.terms.drift, self.0.margin), self.0.limit);
+        loop {
+            let Some(now) = self.deadline() else { return };
+            if until <= now.as_nanos() || self.cas(now.as_nanos(), until) {
+                break;
             }
+        }
+        if !ttl.is_zero() {
+            self.0.ttl.store(crate::clock::nanos(ttl), Ordering::SeqCst);
+        }
+        // An acknowledgement of something older than the last proof says nothing of contact now.
+        if self.0.proved.fetch_max(sent.as_nanos(), Ordering::SeqCst) < sent.as_nanos() {
+            self.0.doubted.store(false, Ordering::SeqCst);
         }
     }
 
@@ -224,8 +258,8 @@ impl Validity {
     pub fn doubt(&self, why: &dyn fmt::Display) {
         if self.is_held() && !self.0.doubted.swap(true, Ordering::SeqCst) {
             let claim = &self.0.claim;
-            tracing::warn!(target: "fencelock", event = "jeopardy", name = %claim.name(), claim = %claim.id(),
-                remaining_ms = millis(self.remaining()), %why, "hold in jeopardy");
+            tracing::warn!(target: "fencelock", event = "jeopardy", engine = %self.0.terms.engine, name = %claim.name(),
+                claim = %claim.id(), token = self.0.token.get(), holder = %claim.holder(), remaining_ms = millis(self.remaining()), %why, "hold in jeopardy");
         }
     }
 
@@ -236,7 +270,7 @@ impl Validity {
     }
 
     fn is_overdue(&self) -> bool {
-        self.0.renews && self.now() > self.renewal_due().plus(self.retry_pause())
+        self.renews() && self.now() > self.renewal_due().plus(self.retry_pause())
     }
 
     /// When the next renewal should leave: a third of the ttl after the last that was acknowledged.
@@ -255,6 +289,34 @@ impl Validity {
     #[must_use]
     pub fn request_limit(&self) -> Duration {
         self.ttl() / 5
+    }
+
+    /// Sleeps until `moment` on the hold's clock, which counts suspended time as
+    /// tokio's timers do not. Returns at once when that is past.
+    pub async fn sleep_until(&self, moment: Moment) {
+        loop {
+            let jumped = self.0.terms.jumped.notified();
+            tokio::pin!(jumped);
+            jumped.as_mut().enable();
+            let left = moment.since(self.now());
+            if left.is_zero() {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(left) => {}
+                () = jumped => {}
+            }
+        }
+    }
+
+    /// How long the hold was or has been held.
+    pub(crate) fn held_for(&self) -> Duration {
+        self.now().since(self.0.since)
+    }
+
+    /// When the hold was granted.
+    pub(crate) fn since(&self) -> Moment {
+        self.0.since
     }
 
     /// How the hold ended; `None` while it is held or its release is under way.
@@ -300,7 +362,7 @@ impl Validity {
     /// How far off the deadline of the last acknowledged contact is, whatever ended the hold since.
     pub(crate) fn until_last_deadline(&self) -> Duration {
         let proved = Moment::from_nanos(self.0.proved.load(Ordering::SeqCst));
-        deadline(proved, self.ttl(), self.0.drift, self.0.margin).since(self.now())
+        deadline(proved, self.ttl(), self.0.terms.drift, self.0.margin).since(self.now())
     }
 
     /// Ends the must-hold time: from here on `is_held` says no.
@@ -335,8 +397,9 @@ impl Validity {
         if swapped {
             if let Some(Ended::Lost(reason)) = ended(to) {
                 let claim = &self.0.claim;
-                tracing::warn!(target: "fencelock", event = "lost", name = %claim.name(), claim = %claim.id(),
-                    holder = %claim.holder(), %reason, "lost");
+                tracing::warn!(target: "fencelock", event = "lost", engine = %self.0.terms.engine, name = %claim.name(),
+                    claim = %claim.id(), token = self.0.token.get(), holder = %claim.holder(),
+                    held_ms = millis(self.held_for()), %reason, "lost");
             }
             self.0.changed.notify_waiters();
         }

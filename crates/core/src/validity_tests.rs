@@ -1,5 +1,5 @@
 use super::*;
-use crate::{FakeClock, LockName, Terms};
+use crate::{Evidence, FakeClock, Grant, Lease, LockName, Terms};
 use proptest::prelude::*;
 
 const S: Duration = Duration::from_secs(1);
@@ -8,7 +8,30 @@ fn hold(clock: &FakeClock, ttl: Duration) -> Validity {
     let terms = Terms::new(LockName::new("a").unwrap(), ttl).with_clock(clock.clock());
     let claim = terms.mint().unwrap();
     let sent = claim.now();
-    Validity::new(claim, sent, ttl, Duration::from_millis(2), Drift::DEFAULT, true)
+    let grant = Grant::new(&claim, Nothing, sent, FencingToken::new(1)).with_margin(Duration::from_millis(2));
+    Validity::new(&grant, hold_terms(true, None))
+}
+
+fn hold_terms(renews: bool, max_hold: Option<Duration>) -> HoldTerms {
+    HoldTerms { engine: "test".into(), drift: Drift::DEFAULT, renews, max_hold, jumped: Arc::default() }
+}
+
+struct Nothing;
+
+#[async_trait::async_trait]
+impl Lease for Nothing {
+    async fn keep_alive(&self, _: &Validity) -> LossReason {
+        LossReason::Revoked
+    }
+    async fn extend(&self, _: Duration, _: &Validity) -> crate::Result<()> {
+        Ok(())
+    }
+    async fn release(self: Box<Self>) -> crate::Result<()> {
+        Ok(())
+    }
+    fn evidence(&self) -> Evidence {
+        Evidence::none()
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,6 +74,7 @@ async fn doubt_is_jeopardy_until_the_next_proof() {
     let v = hold(&clock, S);
     v.doubt(&"cut");
     assert!(v.in_jeopardy() && v.is_held());
+    tokio::time::advance(Duration::from_millis(1)).await;
     v.renewed(v.now());
     assert!(!v.in_jeopardy());
     tokio::time::advance(Duration::from_millis(500)).await;
@@ -60,11 +84,53 @@ async fn doubt_is_jeopardy_until_the_next_proof() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shorter_lease_is_believed_before_it_is_asked_for() {
+async fn no_acknowledgement_moves_the_deadline_back() {
     let clock = FakeClock::new();
     let v = hold(&clock, S);
-    v.believe_at_most(v.now(), S / 10);
-    assert_eq!(v.remaining(), Duration::from_millis(97));
+    v.extended(v.now(), S / 10);
+    assert_eq!(v.remaining(), Duration::from_millis(988));
+    v.doubt(&"cut");
+    tokio::time::advance(Duration::from_millis(10)).await;
+    v.extended(v.now(), S * 10);
+    assert_eq!(v.remaining(), Duration::from_millis(9_898));
+    assert!(!v.in_jeopardy());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_acknowledgement_ends_no_doubt() {
+    let clock = FakeClock::new();
+    let v = hold(&clock, S);
+    let old = v.now();
+    v.doubt(&"cut");
+    v.renewed(old);
+    assert!(v.in_jeopardy());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_hold_is_part_of_the_deadline() {
+    let clock = FakeClock::new();
+    let claim = hold(&clock, S * 30).claim().clone();
+    let grant = Grant::new(&claim, Nothing, claim.now(), FencingToken::new(1));
+    let v = Validity::new(&grant, hold_terms(true, Some(S * 5)));
+    assert_eq!(v.remaining(), S * 5);
+    clock.suspend(S * 5);
+    assert!(!v.is_held());
+    assert_eq!(v.ended(), Some(Ended::Lost(LossReason::MaxHold)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_lease_is_not_renewed() {
+    let clock = FakeClock::new();
+    let claim = hold(&clock, S).claim().clone();
+    let grant = Grant::new(&claim, Nothing, claim.now(), FencingToken::new(1));
+    let v = Validity::new(&grant, hold_terms(false, None));
+    tokio::time::advance(S / 2).await;
+    v.doubt(&"cut");
+    v.renewed(v.now());
+    assert!(!v.in_jeopardy(), "contact is good again");
+    assert!(v.remaining() < S / 2);
+    v.extended(v.now(), S);
+    assert!(v.remaining() > S / 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -53,6 +53,64 @@ async fn a_client_that_goes_takes_its_tasks_along() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_monitor_of_what_is_over_keeps_nothing() {
+    let engine = Arc::new(MemoryLock::new());
+    let weak = Arc::downgrade(&engine);
+    let client = LockClient::new(engine).unwrap();
+    let guard = client.acquire("x").await.unwrap();
+    let monitor = guard.monitor();
+    guard.release().await.unwrap();
+    drop(client);
+    tokio::time::sleep(ms(1_000)).await;
+    assert!(weak.upgrade().is_none());
+    assert_eq!(monitor.ended().await, Ended::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_releases_and_ends_waits() {
+    let w = World::new();
+    let client = w.client("a");
+    let (x, y) = (client.acquire("x").await.unwrap(), client.acquire("y").await.unwrap());
+    let waiting = tokio::spawn(client.named("x").wait_forever().acquire());
+    w.server.inject(fencelock_core::memory::Operation::Release, fencelock_core::memory::Delivery::Late(ms(100)));
+    let releasing = tokio::spawn(y.release());
+    tokio::time::sleep(ms(10)).await;
+    assert_eq!(client.pending(), 1, "a release that is awaited elsewhere");
+    client.close().await;
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
+    releasing.await.unwrap().unwrap();
+    assert!(x.is_held(), "guards stay");
+    assert_eq!(w.server.entries(), 1);
+}
+
+#[test]
+fn an_end_is_told_though_the_runtime_goes_in_the_middle_of_a_release() {
+    let rt = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = MemoryServer::new();
+    let (client, guard) = rt.block_on(async {
+        let client = LockClient::new(Arc::new(MemoryLock::on(&server))).unwrap();
+        let guard = client.acquire("x").await.unwrap();
+        (client, guard)
+    });
+    let monitor = guard.monitor();
+    server.set_hung(true);
+    drop(guard);
+    std::thread::sleep(ms(50));
+    rt.shutdown_background();
+    let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let ended = other.block_on(async { tokio::time::timeout(ms(5_000), monitor.ended()).await });
+    assert_eq!(ended.unwrap(), Ended::Released, "what must be held ended when the release began");
+    drop(client);
+}
+
+#[test]
+fn a_runtime_without_timers_is_refused() {
+    let rt = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let e = rt.block_on(async { LockClient::new(Arc::new(MemoryLock::new())).unwrap_err() });
+    assert_eq!(e.kind(), ErrorKind::InvalidConfig);
+}
+
+#[tokio::test(start_paused = true)]
 async fn our_own_release_is_no_loss() {
     let w = World::new();
     let guard = w.client("a").acquire("x").await.unwrap();

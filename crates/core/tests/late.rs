@@ -89,7 +89,7 @@ async fn an_undo_ends_when_the_lease_must_have_ended() {
     let guard = client.named("x").ttl(ms(2_000)).acquire().await.unwrap();
     w.server.set_down(true);
     drop(guard);
-    tokio::time::timeout(ms(20_000), client.close()).await.expect("not for ever");
+    tokio::time::timeout(ms(30_000), client.close()).await.expect("not for ever");
     assert_eq!(client.try_acquire("x").await.unwrap_err().kind(), ErrorKind::Unavailable, "closed");
 }
 
@@ -109,6 +109,44 @@ async fn a_grant_that_comes_nearly_expired_is_not_handed_out() {
     let e = client.named("x").ttl(ms(1_000)).try_acquire().await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
     drained(&client).await;
+    assert_eq!(w.server.entries(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undo_goes_on_for_as_long_as_an_extension_may_last() {
+    let w = World::new();
+    let client = w.client("a");
+    let guard = client.named("x").ttl(ms(1_000)).auto_renew(false).acquire().await.unwrap();
+    guard.extend(ms(24 * 3_600_000)).await.unwrap();
+    w.server.set_down(true);
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    tokio::time::sleep(ms(3_600_000)).await;
+    assert_eq!(client.pending(), 1);
+    w.server.set_down(false);
+    drained(&client).await;
+    assert_eq!(w.server.entries(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_meets_no_trace_of_its_own() {
+    let w = World::new();
+    let engine = std::sync::Arc::new(MemoryLock::on(&w.server).with_request_limit(ms(5_000)));
+    let client = fencelock_core::LockClient::builder(engine).clock(w.clock.clock()).build().unwrap();
+    w.server.inject(Operation::Acquire, Delivery::Late(ms(950)));
+    let guard = client.named("x").ttl(ms(1_000)).try_acquire().await.unwrap();
+    assert!(guard.expect("nobody else was there").is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_duplicate_is_remembered_past_many_releases() {
+    let w = World::new();
+    let client = w.client("a");
+    w.server.inject(Operation::Acquire, Delivery::Twice(ms(1_000)));
+    client.acquire("x").await.unwrap().release().await.unwrap();
+    for _ in 0..5_000 {
+        client.acquire("y").await.unwrap().release().await.unwrap();
+    }
+    tokio::time::sleep(ms(2_000)).await;
     assert_eq!(w.server.entries(), 0);
 }
 

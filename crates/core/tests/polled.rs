@@ -1,6 +1,11 @@
 //! Waiting by polling: a local queue, hints, and what the waiters behind the head are told.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says what it expects by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::unused_async,
+    reason = "a test says what it expects by panicking"
+)]
 
 mod common;
 
@@ -186,6 +191,115 @@ async fn those_behind_the_head_learn_what_it_met() {
     }
     drained(&client).await;
     drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_not_polled_holds_nobody_up() {
+    let w = World::new();
+    let (holder, _) = w.client(false);
+    let (client, _) = w.client(false);
+    let held = holder.acquire("x").await.unwrap();
+    let mut neglected = Box::pin(client.named("x").ttl(ms(1_000)).wait_at_most(ms(2_000)).acquire());
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(neglected.as_mut().poll(&mut cx).is_pending());
+    held.release().await.unwrap();
+    let guard = client.named("x").wait_at_most(ms(20_000)).acquire().await.unwrap();
+    guard.release().await.unwrap();
+    // Polled again after all, it finds its time used up or waits anew; it believes in nothing old.
+    match neglected.await {
+        Ok(late) => assert!(late.is_held()),
+        Err(e) => assert!(e.is_retryable(), "{e}"),
+    }
+}
+
+/// An ear that has gone deaf in the wrong way, and a server that says `try at once`.
+#[derive(Debug)]
+struct Noise(Arc<AtomicUsize>);
+
+#[async_trait]
+impl Hints for Noise {
+    async fn listen(&self, _: &LockName) -> Result<Box<dyn Hint>> {
+        Ok(Box::new(Self(Arc::clone(&self.0))))
+    }
+}
+
+#[async_trait]
+impl Hint for Noise {
+    async fn heard(&mut self) {}
+}
+
+#[async_trait]
+impl fencelock_core::Tries for Noise {
+    async fn try_once(&self, claim: &Claim) -> Result<Attempt> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        // As an engine that has to undo what it tried: the id is dead, and the next try has another.
+        claim.next_attempt_undone()?;
+        Ok(Attempt::contended(Some(Duration::ZERO), None))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_often_it_is_woken_it_does_not_spin() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let noise = Noise(Arc::clone(&tries));
+    let claim = fencelock_core::Terms::new(LockName::new("x").unwrap(), ms(1_000)).mint().unwrap();
+    let polling = Polling::new();
+    let waiting = polling.acquire(&noise, Some(&noise), &claim);
+    assert!(tokio::time::timeout(ms(10_000), waiting).await.is_err());
+    let tries = tries.load(Ordering::SeqCst);
+    assert!((100..500).contains(&tries), "{tries} tries in 10 s");
+    assert_ne!(claim.latest().id(), claim.id());
+    assert_eq!(polling.names(), 0);
+}
+
+/// Makes several attempts under one call, as a quorum engine does, and then fails.
+#[derive(Debug)]
+struct Chains(MemoryLock, ErrorKind);
+
+#[async_trait]
+impl DistributedLock for Chains {
+    fn guarantees(&self) -> Arc<Guarantees> {
+        self.0.guarantees()
+    }
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        let _ = self.0.try_acquire(claim).await?;
+        let second = claim.next_attempt()?;
+        let _ = self.0.try_acquire(&second).await;
+        let third = second.next_attempt()?;
+        // Both before it are on their way to be undone; this one is left behind.
+        while let Ok(Attempt::Contended { .. }) = self.0.try_acquire(&third).await {
+            tokio::time::sleep(ms(1)).await;
+        }
+        Err(fencelock_core::Error::new(self.1, "the majority went away"))
+    }
+    async fn acquire(&self, claim: &Claim) -> Result<Grant> {
+        self.try_acquire(claim).await?;
+        Err(fencelock_core::Error::new(self.1, "not reached"))
+    }
+    async fn abandon(&self, claim: &Claim) -> Result<()> {
+        self.0.abandon(claim).await
+    }
+    async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>> {
+        self.0.inspect(name).await
+    }
+    fn admin(&self) -> Option<&dyn Admin> {
+        None
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_attempt_of_a_call_that_fails_is_undone() {
+    for kind in [ErrorKind::Unavailable, ErrorKind::Denied] {
+        let w = World::new();
+        let engine = Chains(MemoryLock::on(&w.server), kind);
+        let client = LockClient::builder(Arc::new(engine)).clock(w.clock.clock()).build().unwrap();
+        assert_eq!(client.try_acquire("x").await.unwrap_err().kind(), kind);
+        drained(&client).await;
+        assert_eq!(w.server.entries(), 0);
+        assert_eq!(client.acquire("x").await.unwrap_err().kind(), kind);
+        drained(&client).await;
+        assert_eq!(w.server.entries(), 0);
+    }
 }
 
 #[tokio::test(start_paused = true)]

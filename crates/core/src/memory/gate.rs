@@ -4,7 +4,8 @@ use crate::sync::lock;
 use crate::{Admission, FencingToken, Gate, LockName, Result, Stale};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Mutex;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex};
 
 /// Values of type `T`, one a resource, reached only with a token that is not stale.
 ///
@@ -22,7 +23,7 @@ use std::sync::Mutex;
 /// # }
 /// ```
 pub struct MemoryGate<T> {
-    resources: Mutex<HashMap<LockName, Fenced<T>>>,
+    resources: Mutex<HashMap<LockName, Arc<Mutex<Fenced<T>>>>>,
 }
 
 struct Fenced<T> {
@@ -67,29 +68,32 @@ impl<T: Default + Send> Gate for MemoryGate<T> {
         token: FencingToken,
     ) -> Result<Admission<MemoryPass<'s, T>>> {
         let resource = LockName::new(resource)?;
-        let mut resources = lock(&self.resources);
-        let fenced = resources.entry(resource.clone()).or_insert_with(|| Fenced { newest: token, value: T::default() });
-        if token < fenced.newest {
-            return Ok(Admission::Stale(Stale::new(fenced.newest)));
+        let fresh = || Arc::new(Mutex::new(Fenced { newest: token, value: T::default() }));
+        let fenced = Arc::clone(lock(&self.resources).entry(resource).or_insert_with(fresh));
+        let mut entering = lock(&fenced);
+        if token < entering.newest {
+            return Ok(Admission::Stale(Stale::new(entering.newest)));
         }
-        fenced.newest = token;
-        Ok(Admission::Admitted(MemoryPass { gate: self, resource, token }))
+        entering.newest = token;
+        drop(entering);
+        Ok(Admission::Admitted(MemoryPass { fenced, token, gate: PhantomData }))
     }
 }
 
 /// The way to one resource, for as long as no larger token has entered.
 pub struct MemoryPass<'g, T> {
-    gate: &'g MemoryGate<T>,
-    resource: LockName,
+    fenced: Arc<Mutex<Fenced<T>>>,
     token: FencingToken,
+    gate: PhantomData<&'g MemoryGate<T>>,
 }
 
-impl<T: Default> MemoryPass<'_, T> {
+impl<T> MemoryPass<'_, T> {
     /// Reads or changes the value, in one step with the check of the token.
+    ///
+    /// The resource is locked while `effect` runs: it must not enter or apply to
+    /// the same resource, and others wait for it. If it panics, what it changed stays.
     pub fn apply<R>(&self, effect: impl FnOnce(&mut T) -> R) -> Admission<R> {
-        let mut resources = lock(&self.gate.resources);
-        let newest = self.token;
-        let fenced = resources.entry(self.resource.clone()).or_insert_with(|| Fenced { newest, value: T::default() });
+        let mut fenced = lock(&self.fenced);
         if fenced.newest > self.token {
             return Admission::Stale(Stale::new(fenced.newest));
         }
@@ -99,7 +103,7 @@ impl<T: Default> MemoryPass<'_, T> {
 
 impl<T> fmt::Debug for MemoryPass<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryPass").field("resource", &self.resource).field("token", &self.token).finish()
+        f.debug_struct("MemoryPass").field("token", &self.token).finish_non_exhaustive()
     }
 }
 

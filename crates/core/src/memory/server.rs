@@ -137,6 +137,9 @@ impl MemoryServer {
     /// Makes the next request of this kind, by any client, travel so. Several
     /// are used up in the order in which they were given.
     pub fn inject(&self, operation: Operation, delivery: Delivery) {
+        if matches!(delivery, Delivery::Twice(_)) {
+            lock(&self.0.table).expect_copies();
+        }
         self.change(|faults| faults.next.push_back((operation, delivery)));
     }
 

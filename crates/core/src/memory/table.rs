@@ -27,6 +27,8 @@ pub(super) struct Table {
     locks: BTreeMap<LockName, Entry>,
     voids: Voids,
     last_token: u64,
+    /// The network has been told to duplicate: a copy of anything may be on its way.
+    copies: bool,
 }
 
 #[derive(Debug, Default)]
@@ -60,7 +62,8 @@ impl Table {
         let entry = self.locks.entry(claim.name().clone()).or_default();
         if let Some(held) = &mut entry.held {
             if held.claim.id() == claim.id() {
-                held.expires = now.plus(claim.server_ttl());
+                // Never back: this request may be an old one that comes late or twice.
+                held.expires = held.expires.max(now.plus(claim.server_ttl()));
                 return Answer::Granted(held.token);
             }
             if let Some(wake) = wake {
@@ -109,7 +112,7 @@ impl Table {
         self.settle(name, now);
         match self.held_by(name, id) {
             Some(held) => {
-                held.expires = now.plus(ttl);
+                held.expires = held.expires.max(now.plus(ttl));
                 true
             }
             None => false,
@@ -119,7 +122,7 @@ impl Table {
     /// Frees the lock if `claim` holds it; its id is dead in any case.
     pub(super) fn release(&mut self, claim: &Claim, now: Moment) -> bool {
         self.settle(claim.name(), now);
-        if claim.is_unanswered() {
+        if claim.is_unanswered() || self.copies {
             self.voids.bury(claim.id(), claim.server_ttl(), now);
         } else {
             self.voids.retire(claim.id());
@@ -170,6 +173,11 @@ impl Table {
         names.into_iter().filter_map(|name| self.inspect(&name, now).map(|info| (name, info))).collect()
     }
 
+    /// From now on every id that ends is remembered for as long as a copy may take.
+    pub(super) fn expect_copies(&mut self) {
+        self.copies = true;
+    }
+
     /// How many names have a holder or a waiter.
     pub(super) fn len(&self) -> usize {
         self.locks.len()
@@ -192,4 +200,5 @@ fn info(held: &Held, now: Moment) -> HolderInfo {
         .with_note(held.claim.note().cloned())
         .with_remaining(held.expires.since(now))
         .with_held_for(now.since(held.since))
+        .with_claim(held.claim.id())
 }

@@ -73,7 +73,7 @@ cases! {
         names { names_are_isolated, invalid_names_are_refused }
         lease {
             outlives_its_ttl, stays_free_after_release, waiter_outwaits_renewals, fixed_lease_ends,
-            fixed_lease_can_be_extended, renewing_hold_refuses_extension, shortened_lease_is_told_before_it_is_freed,
+            fixed_lease_can_be_extended, renewing_hold_refuses_extension, extension_takes_nothing_away,
             longest_hold_is_lost_and_passed_on, lock_delay_counts_after_failure_only, ttl_at_and_beyond_its_bounds,
         }
         loss {

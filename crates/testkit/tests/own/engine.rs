@@ -186,7 +186,7 @@ fn acquire(
     match table.rows.get_mut(key) {
         Some(row) if row.is(claim.id()) => {
             if flaw != Flaw::SameIdNotRearmed {
-                row.expires = expires;
+                row.expires = row.expires.max(expires);
             }
             if flaw == Flaw::SameIdNewToken {
                 row.token = next;

@@ -39,6 +39,8 @@ pub(crate) enum Flaw {
     ExpiresLate,
     /// Frees a lock after half its time.
     ExpiresEarly,
+    /// A renewal for less ends the lease sooner.
+    RenewalShortens,
     ReleaseDoesNothing,
     /// Release of what was lost looks like success.
     ReleaseSaysYes,
@@ -65,7 +67,7 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Self; 41] = [
+    pub(crate) const ALL: [Self; 42] = [
         Self::None,
         Self::ReleasesAnybodys,
         Self::AbandonsAnybodys,
@@ -92,6 +94,7 @@ impl Flaw {
         Self::IgnoresLockDelay,
         Self::ExpiresLate,
         Self::ExpiresEarly,
+        Self::RenewalShortens,
         Self::ReleaseDoesNothing,
         Self::ReleaseSaysYes,
         Self::ReleaseUnknownIsLost,

@@ -28,7 +28,10 @@ impl OwnLease {
             let delay = if flaw == Flaw::IgnoresLockDelay { claim.lock_delay() } else { Duration::ZERO };
             let expires = expiry(flaw, now, server_ttl.saturating_sub(delay));
             match table.rows.get_mut(&key) {
-                Some(row) if row.is(claim.id()) || flaw == Flaw::RenewsAnybodys => row.expires = expires,
+                Some(row) if row.is(claim.id()) || flaw == Flaw::RenewsAnybodys => {
+                    let least = if flaw == Flaw::RenewalShortens { 0 } else { row.expires };
+                    row.expires = expires.max(least);
+                }
                 None if flaw == Flaw::RenewalRevives => {
                     let token = table.tokens.get(&key).copied().unwrap_or_default();
                     table.rows.insert(key, Row::of(claim, token, expires));
