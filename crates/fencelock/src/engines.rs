@@ -15,8 +15,9 @@ struct Known {
     connect: Option<Connect>,
 }
 
-const KNOWN: [Known; 3] = [
+const KNOWN: [Known; 4] = [
     Known { schemes: &["memory"], feature: "", connect: Some(|target| Box::pin(ready(memory(target)))) },
+    Known { schemes: &["etcd"], feature: "etcd", connect: ETCD },
     Known { schemes: &["sqlite"], feature: "sqlite", connect: SQLITE },
     Known { schemes: &["redis", "rediss", "redis+sentinel", "redis+cluster"], feature: "redis", connect: REDIS },
 ];
@@ -63,6 +64,18 @@ async fn redis(target: Target) -> Result<Arc<dyn DistributedLock>> {
     use fencelock_redis::{RedisConfig, RedisLock};
     let config = RedisConfig::from_url(&target.url)?.with_attested(target.attest);
     Ok(RedisLock::connect(config).await?)
+}
+
+#[cfg(feature = "etcd")]
+const ETCD: Option<Connect> = Some(|target| Box::pin(etcd(target)));
+#[cfg(not(feature = "etcd"))]
+const ETCD: Option<Connect> = None;
+
+#[cfg(feature = "etcd")]
+async fn etcd(target: Target) -> Result<Arc<dyn DistributedLock>> {
+    use fencelock_etcd::{EtcdConfig, EtcdLock};
+    let config = EtcdConfig::from_url(&target.url)?.with_attested(target.attest);
+    Ok(EtcdLock::connect(config).await?)
 }
 
 #[cfg(feature = "sqlite")]

@@ -18,6 +18,10 @@ pub use fencelock_core::*;
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use fencelock_redis as redis;
+/// The engine on etcd, with its own configuration and the test of ownership for transactions of one's own.
+#[cfg(feature = "etcd")]
+#[doc(inline)]
+pub use fencelock_etcd as etcd;
 /// The engine on SQL databases, with its own configuration and its gate.
 #[cfg(feature = "sqlite")]
 #[doc(inline)]
@@ -31,6 +35,7 @@ pub use registry::{Connecting, Registry, Target};
 /// |---|---|---|
 /// | `memory:` | one in this process; each connect is a server of its own, so share the client and not the URL | always there |
 /// | `sqlite:PATH` | a SQLite file on this host | `sqlite`, the default |
+/// | `etcd://h1,h2,h3/PREFIX` | etcd, by as many of its members as are named | `etcd`, and `tls` for `tls=true` |
 /// | `redis://host/DB` | one Redis | `redis` |
 /// | `rediss://host/DB` | the same through TLS | `redis`, `tls` |
 /// | `redis+sentinel://h1,h2/MASTER` | the master of that name | `redis` |

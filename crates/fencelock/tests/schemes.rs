@@ -15,6 +15,10 @@ async fn every_scheme_that_is_compiled_in_connects() {
         let (url, _server): (String, Box<dyn std::any::Any>) = match scheme {
             "memory" => ("memory:".to_owned(), Box::new(())),
             "sqlite" => (format!("sqlite:{}", dir.path().join("locks.db").display()), Box::new(())),
+            "etcd" => {
+                let etcd = fencelock_lab::Etcd::start().unwrap();
+                (format!("etcd://{}/app", etcd.endpoints().join(",")), Box::new(etcd))
+            }
             "redis" => {
                 let redis = fencelock_lab::Redis::start().unwrap();
                 (format!("redis://{}", redis.address()), Box::new(redis))
