@@ -58,8 +58,8 @@ impl EtcdConfig {
         }
     }
 
-    /// From `etcd://user:password@host1,host2:port/prefix` and its settings: `request_timeout`,
-    /// `connect_timeout`, `tls`, `ca_file`, `cert_file`, `key_file` and `server_name`.
+    /// From `etcd://user:password@host1,host2:port/prefix` and its settings: `prefix` (the
+    /// path does the same), `request_timeout`, `connect_timeout`, `tls`, `ca_file`, `cert_file`, `key_file` and `server_name`.
     ///
     /// # Errors
     /// `InvalidConfig` names the setting that is unknown or wrong.
@@ -79,6 +79,13 @@ impl EtcdConfig {
             _ => return Err(invalid("etcd wants a user and a password, or neither")),
         };
         let mut settings = url.settings.clone();
+        match settings.text("prefix") {
+            Some(_) if !prefix.is_empty() => {
+                return Err(invalid("the URL's path and `prefix` are the same setting: leave one of them out"));
+            }
+            Some(prefix) => config = config.with_prefix(prefix.trim_start_matches('/')),
+            None => {}
+        }
         if let Some(limit) = settings.duration("request_timeout")? {
             config.request_timeout = limit;
         }
@@ -245,10 +252,13 @@ mod tests {
         assert_eq!((config.prefix(), config.request_timeout), ("x/y", Duration::from_millis(300)));
         assert!(config.tls.is_none());
         assert_eq!(from("etcd://a").unwrap().prefix(), "fencelock");
+        assert_eq!(from("etcd://a?prefix=/x/").unwrap().prefix(), "x");
         for bad in [
             "etcd:",
             "etcd://",
             "etcd://user@a",
+            "etcd://a/x?prefix=y",
+            "etcd://a?prefix=",
             "etcd://a?request_timeout=0s",
             "etcd://a?connect_timeout=2h",
             "etcd://a?tls=false&ca_file=x",
