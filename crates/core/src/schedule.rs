@@ -146,9 +146,13 @@ impl Drop for ClosesSchedule {
 }
 
 /// Looks at every hold when it is due, until the schedule is closed.
-pub(crate) async fn tick(schedule: Arc<Schedule>, clock: Clock) {
-    let schedule = ClosesSchedule(schedule);
-    let schedule = &schedule.0;
+pub(crate) fn tick(schedule: Arc<Schedule>, clock: Clock) -> impl Future<Output = ()> + Send {
+    // Made here and not in the future, which a runtime may drop before it is ever polled.
+    let closing = ClosesSchedule(schedule);
+    async move { ticking(&closing.0, &clock).await }
+}
+
+async fn ticking(schedule: &Schedule, clock: &Clock) {
     while !schedule.is_closed() {
         while let Some(hold) = schedule.take_due(clock.now()) {
             match hold.look() {
