@@ -7,6 +7,7 @@ use super::watching::Watching;
 use crate::output::say;
 use rustix::process::Signal;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// How long a killed process may take to be gone before it is given up as unkillable.
 const DEATH: Duration = Duration::from_secs(10);
@@ -39,9 +40,12 @@ impl Supervisor<'_> {
     /// Replaces a watchdog that somebody has ended.
     async fn watch_again(&mut self) {
         self.watchdog = None;
-        match Watching::start(self.group, self.grace, self.deadline).await {
-            Ok(watchdog) => self.watchdog = Some(watchdog),
-            Err(e) => say(format_args!("the watchdog has ended and cannot be started again: {e}")),
+        let start = Watching::start(self.group, self.grace, self.deadline);
+        // Nobody watches the hold meanwhile, so it must not take longer than the hold lasts.
+        match timeout(self.hold.remaining(), start).await {
+            Ok(Ok(watchdog)) => self.watchdog = Some(watchdog),
+            Ok(Err(e)) => say(format_args!("the watchdog has ended and cannot be started again: {e}")),
+            Err(_) => say("the watchdog has ended and did not start again in time"),
         }
     }
 
