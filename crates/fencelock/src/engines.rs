@@ -15,11 +15,12 @@ struct Known {
     connect: Option<Connect>,
 }
 
-const KNOWN: [Known; 4] = [
+const KNOWN: [Known; 5] = [
     Known { schemes: &["memory"], feature: "", connect: Some(|target| Box::pin(ready(memory(target)))) },
     Known { schemes: &["etcd"], feature: "etcd", connect: ETCD },
     Known { schemes: &["sqlite"], feature: "sqlite", connect: SQLITE },
     Known { schemes: &["redis", "rediss", "redis+sentinel", "redis+cluster"], feature: "redis", connect: REDIS },
+    Known { schemes: &["zookeeper", "zk"], feature: "zookeeper", connect: ZOOKEEPER },
 ];
 
 /// The name of the engine's table in a configuration file, and in its variables.
@@ -54,18 +55,6 @@ fn memory(target: Target) -> Result<Arc<dyn DistributedLock>> {
     Ok(Arc::new(MemoryLock::new()))
 }
 
-#[cfg(feature = "redis")]
-const REDIS: Option<Connect> = Some(|target| Box::pin(redis(target)));
-#[cfg(not(feature = "redis"))]
-const REDIS: Option<Connect> = None;
-
-#[cfg(feature = "redis")]
-async fn redis(target: Target) -> Result<Arc<dyn DistributedLock>> {
-    use fencelock_redis::{RedisConfig, RedisLock};
-    let config = RedisConfig::from_url(&target.url)?.with_attested(target.attest);
-    Ok(RedisLock::connect(config).await?)
-}
-
 #[cfg(feature = "etcd")]
 const ETCD: Option<Connect> = Some(|target| Box::pin(etcd(target)));
 #[cfg(not(feature = "etcd"))]
@@ -88,4 +77,28 @@ async fn sqlite(target: Target) -> Result<Arc<dyn DistributedLock>> {
     use fencelock_sql::{SqlLock, sqlite::SqliteConfig};
     let config = SqliteConfig::from_url(&target.url)?.with_attested(target.attest);
     Ok(SqlLock::sqlite(config).await?)
+}
+
+#[cfg(feature = "redis")]
+const REDIS: Option<Connect> = Some(|target| Box::pin(redis(target)));
+#[cfg(not(feature = "redis"))]
+const REDIS: Option<Connect> = None;
+
+#[cfg(feature = "redis")]
+async fn redis(target: Target) -> Result<Arc<dyn DistributedLock>> {
+    use fencelock_redis::{RedisConfig, RedisLock};
+    let config = RedisConfig::from_url(&target.url)?.with_attested(target.attest);
+    Ok(RedisLock::connect(config).await?)
+}
+
+#[cfg(feature = "zookeeper")]
+const ZOOKEEPER: Option<Connect> = Some(|target| Box::pin(zookeeper(target)));
+#[cfg(not(feature = "zookeeper"))]
+const ZOOKEEPER: Option<Connect> = None;
+
+#[cfg(feature = "zookeeper")]
+async fn zookeeper(target: Target) -> Result<Arc<dyn DistributedLock>> {
+    use fencelock_zookeeper::{ZooKeeperConfig, ZooKeeperLock};
+    let config = ZooKeeperConfig::from_url(&target.url)?.with_attested(target.attest);
+    Ok(ZooKeeperLock::connect(config).await?)
 }

@@ -14,18 +14,22 @@ pub use builder::Builder;
 pub use config::{Config, Environment};
 #[doc(inline)]
 pub use fencelock_core::*;
-/// The engine on Redis, with its own configuration and its gate.
-#[cfg(feature = "redis")]
-#[doc(inline)]
-pub use fencelock_redis as redis;
 /// The engine on etcd, with its own configuration and the test of ownership for transactions of one's own.
 #[cfg(feature = "etcd")]
 #[doc(inline)]
 pub use fencelock_etcd as etcd;
+/// The engine on Redis, with its own configuration and its gate.
+#[cfg(feature = "redis")]
+#[doc(inline)]
+pub use fencelock_redis as redis;
 /// The engine on SQL databases, with its own configuration and its gate.
 #[cfg(feature = "sqlite")]
 #[doc(inline)]
 pub use fencelock_sql as sql;
+/// The engine on ZooKeeper, with its own configuration and the test of ownership in a `multi`.
+#[cfg(feature = "zookeeper")]
+#[doc(inline)]
+pub use fencelock_zookeeper as zookeeper;
 pub use registry::{Connecting, Registry, Target};
 
 /// A client of the lock service at `url`.
@@ -40,6 +44,7 @@ pub use registry::{Connecting, Registry, Target};
 /// | `rediss://host/DB` | the same through TLS | `redis`, `tls` |
 /// | `redis+sentinel://h1,h2/MASTER` | the master of that name | `redis` |
 /// | `redis+cluster://h1,h2` | a Redis Cluster | `redis` |
+/// | `zookeeper://h1,h2/ROOT`, `zk://` | a ZooKeeper ensemble, with everything under the node `/ROOT` | `zookeeper` |
 ///
 /// Any of them may go on with `?` and parameters, joined by `&`. These are the
 /// same for all; others are the engine's own, and one that nobody knows is an error.

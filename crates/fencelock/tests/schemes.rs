@@ -34,6 +34,10 @@ async fn every_scheme_that_is_compiled_in_connects() {
                 let cluster = fencelock_lab::RedisCluster::start().unwrap();
                 (format!("redis+cluster://{}", cluster.addresses()[0]), Box::new(cluster))
             }
+            "zookeeper" | "zk" => {
+                let server = fencelock_lab::ZooKeeper::start().unwrap();
+                (format!("{scheme}://{}/app", server.address()), Box::new(server))
+            }
             other => panic!("no server is known for `{other}:`"),
         };
         let locks = fencelock::connect(&url).await.unwrap();
