@@ -16,7 +16,7 @@ struct One(ZooKeeper);
 #[async_trait]
 impl Harness for One {
     const NAME: &'static str = "zookeeper";
-    const TTL: Duration = Duration::from_millis(1_600);
+    const TTL: Duration = Duration::from_millis(2_400);
 
     async fn start() -> Result<Self> {
         let started = ZooKeeper::start();
@@ -24,7 +24,7 @@ impl Harness for One {
     }
 
     fn address(&self) -> String {
-        format!("zookeeper://{}/app/locks?session=1600ms&request_timeout=1s&connect_timeout=3s", self.0.address())
+        format!("zookeeper://{}/app/locks?session=2400ms&request_timeout=1s&connect_timeout=3s", self.0.address())
     }
 
     async fn connect(address: &str) -> Result<Arc<dyn DistributedLock>> {
