@@ -15,6 +15,8 @@ struct Lane {
     turn: Arc<Semaphore>,
     freed: Arc<Notify>,
     waiters: HashMap<ClaimId, Claim>,
+    /// The waiter that talks to the server.
+    head: Option<ClaimId>,
     holds: usize,
     obstacle: Obstacle,
 }
@@ -22,16 +24,17 @@ struct Lane {
 impl Lane {
     fn new() -> Self {
         let (turn, freed) = (Arc::new(Semaphore::new(1)), Arc::new(Notify::new()));
-        Self { turn, freed, waiters: HashMap::new(), holds: 0, obstacle: Obstacle::Silence }
+        Self { turn, freed, waiters: HashMap::new(), head: None, holds: 0, obstacle: Obstacle::Silence }
     }
 
-    /// Whom to tell of `obstacle`: nobody if it is known.
+    /// Whom to tell of `obstacle`: nobody if it is known, else those whom the server does not tell.
     fn meet(&mut self, obstacle: &Obstacle) -> Vec<Claim> {
         if self.obstacle == *obstacle {
             return Vec::new();
         }
         self.obstacle = obstacle.clone();
-        self.waiters.values().cloned().collect()
+        let behind = self.waiters.iter().filter(|(id, _)| self.head != Some(**id));
+        behind.map(|(_, claim)| claim.clone()).collect()
     }
 }
 
@@ -68,7 +71,7 @@ impl Lanes {
         LocalHold { lanes: self.clone(), name: name.clone() }
     }
 
-    fn leave(&self, name: &LockName, change: impl FnOnce(&mut Lane)) {
+    fn change(&self, name: &LockName, change: impl FnOnce(&mut Lane)) {
         let mut lanes = lock(&self.0);
         if let Some(lane) = lanes.get_mut(name) {
             change(lane);
@@ -103,8 +106,14 @@ impl Waiter {
         lock(&self.lanes.0).get(&self.name).is_some_and(|lane| lane.holds > 0)
     }
 
+    /// It is this one's turn to talk to the server.
+    pub(crate) fn lead(&self) {
+        self.lanes.change(&self.name, |lane| lane.head = Some(self.id));
+    }
+
     /// Tells everyone in the lane what its head met, since only the head asks the server.
-    pub(crate) fn met(&self, obstacle: &Obstacle) {
+    pub(crate) fn met(&self, claim: &Claim, obstacle: &Obstacle) {
+        claim.met(obstacle.clone());
         let waiters = lock(&self.lanes.0).get_mut(&self.name).map(|lane| lane.meet(obstacle)).unwrap_or_default();
         tell(waiters, obstacle);
     }
@@ -112,8 +121,9 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.lanes.leave(&self.name, |lane| {
+        self.lanes.change(&self.name, |lane| {
             lane.waiters.remove(&self.id);
+            lane.head.take_if(|head| *head == self.id);
         });
     }
 }
@@ -129,7 +139,7 @@ pub struct LocalHold {
 
 impl Drop for LocalHold {
     fn drop(&mut self) {
-        self.lanes.leave(&self.name, |lane| {
+        self.lanes.change(&self.name, |lane| {
             lane.holds = lane.holds.saturating_sub(1);
             lane.freed.notify_one();
         });

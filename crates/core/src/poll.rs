@@ -95,6 +95,7 @@ impl Polling {
         let Ok(_turn) = place.turn.acquire().await else {
             return Err(Error::new(ErrorKind::Engine, "the local queue is closed"));
         };
+        place.lead();
         let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
         let mut distance = Backoff::new(Duration::from_millis(1), Duration::from_millis(50));
         let mut ear = None;
@@ -106,7 +107,7 @@ impl Polling {
             let pause = match engine.try_once(&claim.latest()).await {
                 Ok(Attempt::Granted(grant)) => return Ok(grant),
                 Ok(Attempt::Contended { retry_after, holder }) => {
-                    place.met(&Obstacle::Held(holder));
+                    place.met(claim, &Obstacle::Held(holder));
                     if let (None, Some(hints)) = (&ear, hints) {
                         ear = hints.listen(claim.name()).await.ok();
                         if ear.is_some() {
@@ -117,7 +118,7 @@ impl Polling {
                     retry_after.map_or(own, |expiry| own.min(expiry.saturating_add(jitter(Duration::from_millis(10)))))
                 }
                 Err(e) if e.kind() == ErrorKind::Unavailable => {
-                    place.met(&Obstacle::Unreachable(e.to_string().into()));
+                    place.met(claim, &Obstacle::Unreachable(e.to_string().into()));
                     ear = None;
                     backoff.next()
                 }

@@ -303,6 +303,15 @@ async fn every_attempt_of_a_call_that_fails_is_undone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_free_lock_is_no_obstacle() {
+    let engine = Polled { engine: MemoryLock::new(), polling: Polling::new(), hints: None, tries: Arc::default() };
+    let claim = fencelock_core::Terms::new(LockName::new("x").unwrap(), ms(1_000)).mint().unwrap();
+    let grant = engine.acquire(&claim).await.unwrap();
+    assert_eq!(claim.obstacle(), fencelock_core::Obstacle::Silence);
+    drop(grant);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_head_lets_the_next_one_ask() {
     let w = World::new();
     let (holder, _) = w.client(false);

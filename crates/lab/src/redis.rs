@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// A Redis server (`redis-server` on the PATH, or `FENCELOCK_REDIS_SERVER`).
+/// A Redis server (`redis-server` on the PATH, or `LAB_REDIS_SERVER`).
 #[derive(Debug)]
 pub struct Redis {
     server: Server,
@@ -97,7 +97,7 @@ impl Redis {
 }
 
 pub(crate) fn program() -> String {
-    std::env::var("FENCELOCK_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
+    std::env::var("LAB_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
 pub(crate) fn command(address: SocketAddr, words: &[&str]) -> Result<String, Failure> {
