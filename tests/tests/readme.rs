@@ -29,6 +29,14 @@ async fn the_guarantee_table_is_what_the_engines_say() {
     let url = format!("redis+sentinel://{}/{}", sentinels.sentinels()[0], sentinels.name());
     let redis_sentinel = fencelock::connect(url).await.unwrap();
     let redis_cluster = fencelock::connect(format!("redis+cluster://{}", cluster.addresses()[0])).await.unwrap();
+    // The times of servers as they come.
+    let settings = fencelock_lab::ZooKeeperSettings::default().with_tick(2_000).with_sync_limit(5);
+    let alone = fencelock_lab::ZooKeeper::start_with(&settings).unwrap();
+    let ensemble = fencelock_lab::Ensemble::start_with(3, &settings).unwrap();
+    let zookeeper_alone = fencelock::connect(format!("zookeeper://{}", alone.address())).await.unwrap();
+    let zookeeper = fencelock::connect(format!("zookeeper://{}", ensemble.addresses())).await.unwrap();
+    let url = format!("zookeeper://{}?session=10s", ensemble.addresses());
+    let zookeeper_short = fencelock::connect(url).await.unwrap();
     let table = guarantee_table([
         ("tasks of one process", &*memory.guarantees()),
         ("one file on a local file system, `synchronous=FULL`, on Linux", &*sqlite.guarantees()),
@@ -36,6 +44,9 @@ async fn the_guarantee_table_is_what_the_engines_say() {
         ("one server as it comes: no persistence, RDB or AOF `everysec`", &*redis.guarantees()),
         ("replicas and Sentinel, with or without `wait_replicas`", &*redis_sentinel.guarantees()),
         ("Cluster", &*redis_cluster.guarantees()),
+        ("3 voters, `tickTime` 2 s, `syncLimit` 5, session 30 s", &*zookeeper.guarantees()),
+        ("the same, session 10 s", &*zookeeper_short.guarantees()),
+        ("one server", &*zookeeper_alone.guarantees()),
     ]);
     assert_eq!(printed, table, "the README should say:\n\n{table}");
 }
