@@ -59,6 +59,13 @@ impl Keys {
     }
 }
 
+/// The claim that a place belongs to; none if it is no key of this layout.
+pub(crate) fn claim_of(place: &[u8]) -> Option<ClaimId> {
+    let (_, id) = std::str::from_utf8(place).ok()?.rsplit_once('/')?;
+    let number = u128::from_str_radix(id, 16).ok().filter(|_| id.len() == 32)?;
+    Some(ClaimId::from_bytes(number.to_be_bytes()))
+}
+
 /// Encodes each byte by itself, so that the code of a beginning is the beginning of the code.
 pub(crate) fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
@@ -103,6 +110,7 @@ mod tests {
         for one in names {
             let id = ClaimId::from_bytes([7; 16]);
             assert_eq!(keys.name_of(keys.place(&name(one), id).as_bytes()), Some(name(one)));
+            assert_eq!(claim_of(keys.place(&name(one), id).as_bytes()), Some(id));
             for other in names {
                 let inside = keys.place(&name(other), id).starts_with(&keys.queue(&name(one)));
                 assert_eq!(inside, one == other, "{one} {other}");
@@ -117,6 +125,7 @@ mod tests {
         for other in ["p/l/%zz/1", "p/l/x", "q/l/a/1", "p/l/%FF/1", "p/l//1", "p/l/a%2/1"] {
             assert_eq!(keys.name_of(other.as_bytes()), None, "{other}");
         }
-        assert_eq!(keys.name_of(&[0xff]), None);
+        assert_eq!((keys.name_of(&[0xff]), claim_of(&[0xff])), (None, None));
+        assert_eq!((claim_of(b"p/l/a/7"), claim_of(b"p/meta")), (None, None));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::engine::Inner;
 use crate::failure::Failure;
+use crate::keys::claim_of;
 use crate::members::Again;
 use crate::value;
 use etcd_client::{Client, Compare, CompareOp, GetOptions, KeyValue, SortOrder, SortTarget, Txn, TxnOp};
@@ -14,7 +15,11 @@ const PAGE: i64 = 500;
 
 fn shown(kv: &KeyValue) -> HolderInfo {
     let (holder, note) = value::read(kv.value());
-    HolderInfo::new(holder, FencingToken::new(kv.create_revision().cast_unsigned())).with_note(note)
+    let info = HolderInfo::new(holder, FencingToken::new(kv.create_revision().cast_unsigned())).with_note(note);
+    match claim_of(kv.key()) {
+        Some(id) => info.with_claim(id),
+        None => info,
+    }
 }
 
 /// What the range from `key` up to what begins otherwise than `prefix` ends with.

@@ -55,11 +55,10 @@ async fn one_release_is_one_event() {
     const EVENTS: &str = "etcd_debugging_mvcc_events_total";
     let etcd = Etcd::start().unwrap();
     let (holder, crowd) = (client(&etcd).await, client(&etcd).await);
-    // Not renewed: nobody watches for its loss, so that every event is a waiter's.
-    let guard = holder.named("a").ttl(Duration::from_secs(60)).auto_renew(false).acquire().await.unwrap();
+    let guard = holder.named("a").ttl(Duration::from_secs(60)).acquire().await.unwrap();
     let mut waiters = JoinSet::new();
     for _ in 0..50 {
-        let lock = crowd.named("a").ttl(Duration::from_secs(60)).auto_renew(false);
+        let lock = crowd.named("a").ttl(Duration::from_secs(60));
         waiters.spawn(async move { lock.acquire().await.unwrap() });
     }
     queued(&etcd, "a", 51).await;
@@ -70,7 +69,8 @@ async fn one_release_is_one_event() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     let events = etcd.metric(0, EVENTS).unwrap() - before;
     eprintln!("50 waiters, one release: {events} event(s) delivered");
-    assert!((events - 1.0).abs() < 0.5, "{events} events for one release");
+    // One for the next in line. The holder's watch of its own place ends with the release, or hears of it.
+    assert!((1.0..=2.0).contains(&events), "{events} events for one release");
     assert_eq!(waiters.len(), 49);
     drop(waiters);
     next.release().await.unwrap();

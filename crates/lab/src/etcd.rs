@@ -171,10 +171,14 @@ impl Etcd {
         Ok(self.member(at)?.client)
     }
 
-    /// Freezes every member (SIGSTOP).
+    /// Freezes every member (SIGSTOP), and returns when each of their threads stands still.
     pub fn freeze(&self) {
         for member in &self.members {
             member.server.stop();
+        }
+        let end = Instant::now() + Duration::from_secs(5);
+        while self.members.iter().any(|member| member.server.id().is_some_and(runs)) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -262,6 +266,16 @@ impl Etcd {
             Err(Failure::new(format!("etcdctl: {}", String::from_utf8_lossy(&output.stderr))))
         }
     }
+}
+
+/// Whether any thread of the process has not stopped yet: the signal is only delivered in time.
+fn runs(id: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{id}/task")) else { return false };
+    threads.flatten().any(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The state follows the name, which is in parentheses.
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['T', 't', 'Z']))
+    })
 }
 
 /// Where one member listens.
