@@ -168,6 +168,13 @@ impl LockClient {
         &self.shared.holder
     }
 
+    /// How far the rates of this host's clock and the server's are allowed to
+    /// differ, in parts per million.
+    #[must_use]
+    pub fn clock_drift(&self) -> u32 {
+        self.shared.context.drift.ppm()
+    }
+
     /// Undos and releases that are still being worked off.
     #[must_use]
     pub fn pending(&self) -> usize {

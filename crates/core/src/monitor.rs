@@ -1,6 +1,6 @@
 //! Watching a hold without owning it.
 
-use crate::{Ended, FencingToken, LockName, LossReason, Validity};
+use crate::{Ended, FencingToken, LockName, LossReason, Moment, Validity};
 use std::time::Duration;
 
 /// A view of one hold, to hand to other tasks. `Clone + Send + 'static`; it
@@ -41,6 +41,13 @@ impl LockMonitor {
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.validity.remaining()
+    }
+
+    /// The moment, on the client's clock, from which it may no longer be believed
+    /// if no renewal succeeds; `None` once lost or released.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Moment> {
+        self.validity.deadline()
     }
 
     /// Ends when the lock is lost; never when it is released by its own guard.

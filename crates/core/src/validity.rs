@@ -62,6 +62,10 @@ impl Drift {
         (ppm <= 500_000).then_some(Self(ppm))
     }
 
+    pub(crate) fn ppm(self) -> u32 {
+        self.0
+    }
+
     fn of(self, ttl: Duration) -> Duration {
         let nanos = ttl.as_nanos().saturating_mul(u128::from(self.0)).div_ceil(1_000_000);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

@@ -68,7 +68,7 @@ async fn with_client(client: &LockClient, args: &Run, signals: &mut Signals) -> 
 fn lock(client: &LockClient, args: &Run) -> NamedLock {
     let mut lock = client.named(&args.name);
     let configured = lock.options().lock_delay;
-    lock = lock.lock_delay(group::lock_delay(args.kill_after).max(configured));
+    lock = lock.lock_delay(group::lock_delay(args.kill_after, client.clock_drift()).max(configured));
     if let Some(ttl) = args.ttl {
         lock = lock.ttl(ttl);
     }
