@@ -37,6 +37,16 @@ async fn the_guarantee_table_is_what_the_engines_say() {
     let zookeeper = fencelock::connect(format!("zookeeper://{}", ensemble.addresses())).await.unwrap();
     let url = format!("zookeeper://{}?session=10s", ensemble.addresses());
     let zookeeper_short = fencelock::connect(url).await.unwrap();
+    let member = fencelock_lab::Etcd::start().unwrap();
+    let members = fencelock_lab::Etcd::start_members(3).unwrap();
+    let etcd = async |members: &fencelock_lab::Etcd, attested: &str| {
+        let url = format!("etcd://{}?attest={attested}", members.endpoints().join(","));
+        fencelock::connect(url).await.unwrap().guarantees()
+    };
+    // What Debian 12 brings is older than the fixes; attested, it counts as a version that has them.
+    let etcd_members = etcd(&members, "etcd.lease_fixes").await;
+    let etcd_member = etcd(&member, "etcd.lease_fixes").await;
+    let etcd_old = etcd(&members, "").await;
     let table = guarantee_table([
         ("tasks of one process", &*memory.guarantees()),
         ("one file on a local file system, `synchronous=FULL`, on Linux", &*sqlite.guarantees()),
@@ -44,6 +54,9 @@ async fn the_guarantee_table_is_what_the_engines_say() {
         ("one server as it comes: no persistence, RDB or AOF `everysec`", &*redis.guarantees()),
         ("replicas and Sentinel, with or without `wait_replicas`", &*redis_sentinel.guarantees()),
         ("Cluster", &*redis_cluster.guarantees()),
+        ("3 members, 3.4.38, 3.5.23, 3.6.5 or later, or `etcd.lease_fixes` attested", &*etcd_members),
+        ("the same, one member", &*etcd_member),
+        ("any number of members of an older version, as in Debian 12", &*etcd_old),
         ("3 voters, `tickTime` 2 s, `syncLimit` 5, session 30 s", &*zookeeper.guarantees()),
         ("the same, session 10 s", &*zookeeper_short.guarantees()),
         ("one server", &*zookeeper_alone.guarantees()),
