@@ -1,6 +1,12 @@
 //! What the fault tests share.
 
-#![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test; each uses some of it")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    missing_docs,
+    reason = "a test; each uses some of it"
+)]
 
 use fencelock_core::{AcquireOptions, LockClient, LockGuard, Wait};
 use fencelock_etcd::etcd_client::{Client, GetOptions};
