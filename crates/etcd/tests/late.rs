@@ -45,3 +45,30 @@ async fn an_acquire_that_arrives_after_the_release_takes_nothing() {
     })
     .await;
 }
+
+/// Each request takes 300 ms to arrive: what was acknowledged counts from before it left.
+#[tokio::test(flavor = "multi_thread")]
+async fn time_counts_from_before_the_keepalive() {
+    let etcd = Etcd::start().unwrap();
+    let way = Proxy::before(etcd.endpoint(0).unwrap()).unwrap();
+    let one = connect(EtcdConfig::new([format!("127.0.0.1:{}", way.port())])).await;
+    let (ttl, late) = (Duration::from_secs(6), Duration::from_millis(300));
+    way.set(Mood::DelayRequests(late));
+    let guard = one.named("a").ttl(ttl).acquire().await.unwrap();
+    let granted = guard.remaining();
+    assert!(granted <= ttl - late * 2, "{granted:?} left after two requests of {late:?} each");
+    let (mut most, mut renewals) = (Duration::ZERO, 0);
+    let mut last = granted;
+    while renewals < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let left = guard.remaining();
+        assert!(!left.is_zero());
+        renewals += usize::from(left > last);
+        most = if renewals > 0 { most.max(left) } else { most };
+        last = left;
+    }
+    eprintln!("of {ttl:?} {granted:?} were left at the grant and {most:?} at most after a keepalive");
+    assert!(most <= ttl - late);
+    way.set(Mood::Honest);
+    guard.release().await.unwrap();
+}
