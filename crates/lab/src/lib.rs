@@ -6,19 +6,24 @@
 
 mod certificates;
 mod etcd;
+mod mariadb;
 mod netns;
 mod ports;
+mod postgres;
 mod process;
 mod proxy;
 mod redis;
 mod redis_cluster;
 mod redis_sentinel;
+mod template;
 mod zookeeper;
 
 pub use certificates::Certificates;
 pub use etcd::{Etcd, EtcdSettings};
+pub use mariadb::MariaDb;
 pub use netns::Network;
 pub use ports::free_port;
+pub use postgres::Postgres;
 pub use process::{Failure, Server};
 pub use proxy::{Mood, Proxy};
 pub use redis::Redis;

@@ -1,0 +1,134 @@
+//! One MariaDB.
+
+use crate::free_port;
+use crate::process::{Failure, Server};
+use crate::template::{self, User};
+use std::io::Read as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+/// A MariaDB server (`mariadbd` on the PATH, or `FENCELOCK_MARIADBD`).
+///
+/// The user is `root`, without a password; there is a database `test`.
+#[derive(Debug)]
+pub struct MariaDb {
+    server: Server,
+    address: SocketAddr,
+}
+
+impl MariaDb {
+    /// A server that does not wait for the disk.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start() -> Result<Self, Failure> {
+        Self::start_with(["--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync"])
+    }
+
+    /// A server with the durable settings that it comes with.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start_durable() -> Result<Self, Failure> {
+        Self::start_with(["--innodb-flush-log-at-trx-commit=1"])
+    }
+
+    /// A server with these settings on top of a free port and its own folder.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start_with<S: Into<String>>(settings: impl IntoIterator<Item = S>) -> Result<Self, Failure> {
+        let (user, port) = (User::instead_of_root("nobody"), free_port());
+        let user = if std::fs::read_to_string("/etc/passwd").is_ok_and(|users| users.contains("\nmysql:")) {
+            User::instead_of_root("mysql")
+        } else {
+            user.with_group("nogroup")
+        };
+        let [own, words @ ..] = &*user.prefix() else { return Err(Failure::new("no program")) };
+        let server = Server::new(own, "mariadb-server")?;
+        let data = template::data(server.folder(), "mariadb", user, |data| {
+            let mut install = Command::new(own);
+            install.args(words).args(["mariadb-install-db", "--no-defaults", "--skip-test-db"]);
+            install.arg("--auth-root-authentication-method=normal").arg(format!("--datadir={}", data.display()));
+            template::run(&mut install)?;
+            // A folder is a database.
+            template::run(Command::new(own).args(words).arg("mkdir").arg(data.join("test")))
+        })?;
+        let folder = server.folder().display().to_string();
+        let program = std::env::var("FENCELOCK_MARIADBD").unwrap_or_else(|_| "mariadbd".to_owned());
+        let server = server
+            .with_arguments(words.iter().cloned())
+            .with_arguments([program, "--no-defaults".to_owned(), format!("--datadir={}", data.display())])
+            .with_arguments([format!("--port={port}"), format!("--socket={folder}/s.sock")])
+            .with_arguments([format!("--pid-file={folder}/pid")])
+            .with_arguments(["--bind-address=127.0.0.1", "--skip-name-resolve", "--performance-schema=OFF"])
+            .with_arguments(["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M", "--key-buffer-size=1M"])
+            .with_arguments(["--aria-pagecache-buffer-size=1M"])
+            .with_arguments(settings);
+        let mut mariadb = Self { server, address: (Ipv4Addr::LOCALHOST, port).into() };
+        mariadb.restart()?;
+        Ok(mariadb)
+    }
+
+    /// Starts it again after [`Server::kill`], on the same port and data.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn restart(&mut self) -> Result<(), Failure> {
+        let address = self.address;
+        self.server.start(|| greets(address))
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A URL for everybody's first connection.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("mysql://root@{}/test", self.address)
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Its process, to kill it.
+    pub fn server_mut(&mut self) -> &mut Server {
+        &mut self.server
+    }
+}
+
+/// Whether it greets, as it does everyone who may come in.
+fn greets(address: SocketAddr) -> bool {
+    let limit = Duration::from_millis(300);
+    let Ok(mut stream) = TcpStream::connect_timeout(&address, limit) else { return false };
+    let mut greeting = [0; 5];
+    // The fifth byte is the protocol's version; of an error it would be another.
+    stream.set_read_timeout(Some(limit)).is_ok()
+        && stream.read_exact(&mut greeting).is_ok()
+        && greeting.ends_with(&[10])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[test]
+    fn it_starts_freezes_dies_and_comes_back() {
+        let mut mariadb = MariaDb::start().unwrap();
+        assert!(greets(mariadb.address()));
+        mariadb.server().stop();
+        assert!(!greets(mariadb.address()));
+        mariadb.server().cont();
+        assert!(greets(mariadb.address()));
+        mariadb.server_mut().kill();
+        assert!(!greets(mariadb.address()));
+        mariadb.restart().unwrap();
+        assert!(greets(mariadb.address()));
+    }
+}

@@ -1,0 +1,190 @@
+//! One PostgreSQL.
+
+use crate::free_port;
+use crate::process::{Failure, Server};
+use crate::template::{self, User};
+use rustix::process::{Pid, Signal, kill_process};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// A PostgreSQL server of the newest version that is installed (or in `FENCELOCK_POSTGRES_BIN`).
+///
+/// The superuser is `test`, without a password, in the database `postgres`.
+#[derive(Debug)]
+pub struct Postgres {
+    server: Server,
+    address: SocketAddr,
+    programs: PathBuf,
+}
+
+impl Postgres {
+    /// A server that does not wait for the disk.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start() -> Result<Self, Failure> {
+        Self::start_with(["fsync=off", "full_page_writes=off"])
+    }
+
+    /// A server with the durable settings that it comes with.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start_durable() -> Result<Self, Failure> {
+        Self::start_with::<&str>([])
+    }
+
+    /// A server with these settings (`name=value`) on top of a free port and its own folder.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start_with<S: AsRef<str>>(settings: impl IntoIterator<Item = S>) -> Result<Self, Failure> {
+        let programs = programs()?;
+        let (user, port) = (User::instead_of_root("postgres"), free_port());
+        let [own, words @ ..] = &*user.prefix() else { return Err(Failure::new("no program")) };
+        let server = Server::new(own, "postgresql")?;
+        let version = programs.parent().and_then(Path::file_name).map(|name| name.display().to_string());
+        let name = format!("postgres-{}", version.unwrap_or_default());
+        let data = template::data(server.folder(), &name, user, |data| {
+            let mut initdb = Command::new(own);
+            initdb.args(words).arg(programs.join("initdb")).arg("-D").arg(data).env("LC_ALL", "C");
+            template::run(initdb.args(["-U", "test", "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8"]))
+        })?;
+        let mut arguments = words.to_vec();
+        arguments.extend([programs.join("postgres"), "-D".into(), data].map(|path| path.display().to_string()));
+        let folder = server.folder().display().to_string();
+        for setting in [
+            format!("port={port}"),
+            "listen_addresses=127.0.0.1".to_owned(),
+            format!("unix_socket_directories={folder}"),
+            "shared_buffers=16MB".to_owned(),
+        ] {
+            arguments.extend(["-c".to_owned(), setting]);
+        }
+        for setting in settings {
+            arguments.extend(["-c".to_owned(), setting.as_ref().to_owned()]);
+        }
+        let server = server.with_arguments(arguments);
+        let mut postgres = Self { server, address: (Ipv4Addr::LOCALHOST, port).into(), programs };
+        postgres.restart()?;
+        Ok(postgres)
+    }
+
+    /// Starts it again after [`Server::kill`], on the same port and data.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn restart(&mut self) -> Result<(), Failure> {
+        let (programs, port) = (self.programs.clone(), self.address.port().to_string());
+        let mut last = Failure::new("not tried");
+        // Its old processes take a moment to see that the first of them is gone, and let nobody in until then.
+        for _ in 0..50 {
+            let ready = || {
+                let mut asks = Command::new(programs.join("pg_isready"));
+                asks.args(["-q", "-h", "127.0.0.1", "-t", "1", "-U", "test", "-d", "postgres", "-p", &port]);
+                asks.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+            };
+            match self.server.start(ready) {
+                Ok(()) => return Ok(()),
+                Err(failure) => last = failure,
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Err(last)
+    }
+
+    /// Freezes all its processes: connections stay open, nothing is answered.
+    pub fn freeze(&self) {
+        self.server.stop();
+        // The first is stopped, so no new ones come meanwhile.
+        self.each_child(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.each_child(Signal::CONT);
+        self.server.cont();
+    }
+
+    fn each_child(&self, signal: Signal) {
+        let Some(parent) = self.server.id() else { return };
+        let path = format!("/proc/{parent}/task/{parent}/children");
+        let children = std::fs::read_to_string(path).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?)) {
+            let _ = kill_process(child, signal);
+        }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A URL for everybody's first connection.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("postgres://test@{}/postgres", self.address)
+    }
+
+    /// Its first process.
+    #[must_use]
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Its first process, to kill it: the others end with it.
+    pub fn server_mut(&mut self) -> &mut Server {
+        &mut self.server
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // What is frozen does not see that the first process is gone.
+        self.thaw();
+    }
+}
+
+fn programs() -> Result<PathBuf, Failure> {
+    if let Ok(folder) = std::env::var("FENCELOCK_POSTGRES_BIN") {
+        return Ok(folder.into());
+    }
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest = versions.filter_map(|found| {
+        let number: u32 = found.file_name().to_str()?.parse().ok()?;
+        Some((number, found.path().join("bin"))).filter(|(_, folder)| folder.join("postgres").exists())
+    });
+    newest.max().map(|(_, folder)| folder).ok_or_else(|| Failure::new("no PostgreSQL (Debian package postgresql)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+
+    /// Whether it answers a question for TLS, which every process of it does.
+    fn answers(postgres: &Postgres) -> bool {
+        let Ok(mut stream) = TcpStream::connect(postgres.address()) else { return false };
+        stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        let asked = stream.write_all(&[0, 0, 0, 8, 4, 210, 22, 47]);
+        asked.is_ok() && stream.read(&mut [0]).is_ok_and(|read| read == 1)
+    }
+
+    #[test]
+    fn it_starts_freezes_dies_and_comes_back() {
+        let mut postgres = Postgres::start().unwrap();
+        assert!(answers(&postgres));
+        postgres.freeze();
+        assert!(!answers(&postgres));
+        postgres.thaw();
+        assert!(answers(&postgres));
+        postgres.server_mut().kill();
+        assert!(!answers(&postgres));
+        postgres.restart().unwrap();
+        assert!(answers(&postgres));
+    }
+}
