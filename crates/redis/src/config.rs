@@ -52,6 +52,8 @@ pub struct RedisConfig {
     pub(crate) wait_replicas: u32,
     pub(crate) token_base: u64,
     pub(crate) attested: Vec<String>,
+    /// Neither role nor layout is looked at: another engine's server.
+    pub(crate) as_it_is: bool,
 }
 
 impl RedisConfig {
@@ -70,6 +72,7 @@ impl RedisConfig {
             wait_replicas: 0,
             token_base: 0,
             attested: Vec::new(),
+            as_it_is: false,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Waiting to be told: one subscription a lock name, all of a client's on its one connection.
 
 use crate::failure::Failure;
-use crate::keys::{Keys, NameKeys};
+use crate::keys::Keys;
 use crate::link::{Link, WireId, lock};
 use crate::router::Router;
 use async_trait::async_trait;
@@ -88,12 +88,11 @@ impl Ears {
         self.changed.notify_one();
     }
 
-    fn join(&self, keys: &NameKeys) -> Ear {
-        let name = keys.channel();
+    fn join(&self, name: String, slot: u16) -> Ear {
         let mut channels = lock(&self.channels);
         let channel = channels.entry(name.clone()).or_insert_with(|| Channel {
             waiters: 0,
-            slot: keys.slot(),
+            slot,
             idle: None,
             on: None,
             said: watch::Sender::new(Said::default()),
@@ -232,7 +231,15 @@ impl Drop for Ears {
 #[async_trait]
 impl Hints for Ears {
     async fn listen(&self, name: &LockName) -> Result<Box<dyn Hint>> {
-        let mut ear = self.join(&self.keys.of(name));
+        let keys = self.keys.of(name);
+        self.listen_on(keys.channel(), keys.slot()).await
+    }
+}
+
+impl Ears {
+    /// Listens on a channel of whoever has `slot`.
+    pub(crate) async fn listen_on(&self, channel: String, slot: u16) -> Result<Box<dyn Hint>> {
+        let mut ear = self.join(channel, slot);
         let failures = ear.said.borrow().failures;
         if !ear.said.borrow().listening {
             self.changed.notify_one();

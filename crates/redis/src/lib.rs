@@ -10,6 +10,7 @@ mod gate;
 mod keys;
 mod lease;
 mod link;
+mod node;
 mod open;
 mod probe;
 mod replicas;
@@ -22,5 +23,6 @@ mod tls;
 pub use config::RedisConfig;
 pub use engine::RedisLock;
 pub use gate::{Effect, RedisGate, RedisPass};
+pub use node::{Node, NodeFailure, NodeScript};
 /// The client library, for the values that an [`Effect`] answers with.
 pub use redis;

@@ -1,0 +1,151 @@
+//! One server among several: what an engine that asks many Redis servers is built on.
+
+use crate::config::RedisConfig;
+use crate::ears::Ears;
+use crate::failure::{Failure, Next};
+use crate::keys::Keys;
+use crate::link::Events;
+use crate::router::Router;
+use crate::script::LuaScript;
+use fencelock_core::{Error, Hint, Result};
+use redis::{Cmd, Value};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A Lua script that a [`Node`] runs: named by its digest once the server knows it.
+pub struct NodeScript(LuaScript);
+
+impl NodeScript {
+    /// The script with this source.
+    #[must_use]
+    pub fn new(source: impl Into<String>) -> Self {
+        Self(LuaScript::new(source))
+    }
+}
+
+impl fmt::Debug for NodeScript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeScript").finish_non_exhaustive()
+    }
+}
+
+/// A request to a [`Node`] that failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct NodeFailure {
+    /// What went wrong.
+    pub error: Error,
+    /// It was answered, or surely never left: it cannot be worked off any more.
+    pub settled: bool,
+    /// The node answered that it will not, as an ACL says or since it does not know the command.
+    pub refused: bool,
+}
+
+impl From<Failure> for NodeFailure {
+    fn from(failure: Failure) -> Self {
+        Self { settled: failure.settled, refused: failure.is_refusal(), error: failure.error }
+    }
+}
+
+impl From<NodeFailure> for Error {
+    fn from(failure: NodeFailure) -> Self {
+        failure.error
+    }
+}
+
+/// One standalone server and the one connection to it, which comes back by itself
+/// when it is needed.
+///
+/// It is a Redis as it is: neither its role nor the layout of its keys is looked
+/// at. No request is sent twice, but for a script that the server said it does not know.
+///
+/// # Drop
+/// The connection closes.
+pub struct Node {
+    config: Arc<RedisConfig>,
+    router: Arc<Router>,
+    ears: Arc<Ears>,
+}
+
+impl Node {
+    /// The server of a [standalone](RedisConfig::standalone) configuration. Does not connect
+    /// yet; `up` is called whenever a connection was opened. Belongs to the runtime it is made in.
+    ///
+    /// # Errors
+    /// `InvalidConfig` if a setting is wrong.
+    pub fn new(config: RedisConfig, up: impl Fn() + Send + Sync + 'static) -> Result<Self> {
+        config.check()?;
+        let config = Arc::new(RedisConfig { as_it_is: true, ..config });
+        let ears = Ears::new(Keys::new(config.prefix.as_str()), config.request_timeout);
+        let events = Events { ears: Arc::downgrade(&ears), up: Some(Arc::new(up)) };
+        let router = Arc::new(Router::new(&config, events));
+        ears.attach(&router);
+        Ok(Self { config, router, ears })
+    }
+
+    /// Sends one command and waits for its answer, with the opening of a connection, for at most `limit`.
+    ///
+    /// # Errors
+    /// What went wrong, and whether the command may still be worked off.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave the command under way.
+    pub async fn call(&self, command: &Cmd, limit: Duration) -> std::result::Result<Value, NodeFailure> {
+        let deadline = Instant::now() + limit;
+        let link = self.router.route(0, deadline).await?;
+        Ok(link.call(command, deadline).await?)
+    }
+
+    /// Runs a script and waits for its answer, with the opening of a connection, for at most `limit`.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave the script under way.
+    pub async fn run<K: AsRef<[u8]>, A: AsRef<[u8]>>(
+        &self,
+        script: &NodeScript,
+        keys: &[K],
+        args: &[A],
+        limit: Duration,
+    ) -> std::result::Result<Value, NodeFailure> {
+        let deadline = Instant::now() + limit;
+        let link = self.router.route(0, deadline).await?;
+        match link.call(&script.0.by_digest(keys, args), deadline).await {
+            Err(failure) if failure.next == Next::SendScript => {
+                Ok(link.call(&script.0.in_full(keys, args), deadline).await?)
+            }
+            outcome => Ok(outcome?),
+        }
+    }
+
+    /// Begins to listen on a channel: everything from the moment this returns is heard.
+    ///
+    /// # Errors
+    /// `Unavailable` if the node could not be told within the request time-out.
+    ///
+    /// # Cancel safety
+    /// Dropping the future, or what it returns, stops listening.
+    pub async fn listen(&self, channel: &str) -> Result<Box<dyn Hint>> {
+        self.ears.listen_on(channel.to_owned(), 0).await
+    }
+
+    /// The server's `host:port`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        match &self.config.deployment {
+            crate::config::Deployment::Standalone((host, port)) if host.contains(':') => format!("[{host}]:{port}"),
+            crate::config::Deployment::Standalone((host, port)) => format!("{host}:{port}"),
+            _ => "not standalone".to_owned(),
+        }
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.router.fmt(f)
+    }
+}
