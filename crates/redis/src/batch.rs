@@ -1,14 +1,16 @@
 //! Renewal of all holds of a client, together.
 
 use crate::failure::Next;
+use crate::keys::Keys;
 use crate::link::lock;
-use crate::store::{Held, Store};
-use fencelock_core::{LossReason, Validity};
+use crate::store::Store;
+use fencelock_core::{FencingToken, LossReason, Validity};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// The most holds in one command: it keeps the server busy for about a third of a millisecond.
@@ -35,18 +37,45 @@ struct State {
 
 struct Entry {
     validity: Validity,
-    held: Arc<Held>,
+    token: FencingToken,
     /// Where it stands in its queue; nowhere while it is being sent.
     due: Option<Instant>,
-    gone: oneshot::Sender<LossReason>,
+    /// Set once it is over, and who is then to be told.
+    gone: Option<LossReason>,
+    guardian: Option<Waker>,
 }
 
-/// Taken out of the registry when the hold's guardian ends.
-struct Registered<'a>(&'a Batcher, u64);
+/// Ends when the hold is gone, with the reason. Dropping it takes the hold out;
+/// a renewal under way may still arrive.
+#[must_use = "the hold is renewed for as long as this lives"]
+pub(crate) struct KeptAlive<'a> {
+    batcher: &'a Batcher,
+    /// None for a fixed lease, which nobody renews.
+    key: Option<u64>,
+}
 
-impl Drop for Registered<'_> {
+impl Future for KeptAlive<'_> {
+    type Output = LossReason;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<LossReason> {
+        let Some(key) = self.key else { return Poll::Pending };
+        let mut state = lock(&self.batcher.0.state);
+        let Some(entry) = state.entries.get_mut(&key) else { return Poll::Ready(LossReason::SessionEnded) };
+        if let Some(reason) = entry.gone {
+            return Poll::Ready(reason);
+        }
+        if !entry.guardian.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            entry.guardian = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for KeptAlive<'_> {
     fn drop(&mut self) {
-        lock(&self.0.0.state).remove(self.1);
+        if let Some(key) = self.key {
+            lock(&self.batcher.0.state).remove(key);
+        }
     }
 }
 
@@ -78,16 +107,14 @@ impl State {
         }
     }
 
-    fn remove(&mut self, key: u64) -> Option<Entry> {
-        let entry = self.entries.remove(&key)?;
-        if let Some(due) = entry.due {
+    fn remove(&mut self, key: u64) {
+        if let Some(due) = self.entries.remove(&key).and_then(|entry| entry.due) {
             // Its ttl may have been extended since, so its class is not known for sure.
             self.queues.retain(|_, queue| {
                 queue.remove(&(due, key));
                 !queue.is_empty()
             });
         }
-        Some(entry)
     }
 
     /// Takes what leaves now out of the queues; says when the next leaves.
@@ -102,7 +129,7 @@ impl State {
                     .filter_map(|(_, key)| {
                         let entry = self.entries.get_mut(&key)?;
                         entry.due = None;
-                        Some((key, entry.validity.clone(), Arc::clone(&entry.held)))
+                        Some((key, entry.validity.clone(), entry.token))
                     })
                     .collect();
                 taken.push(leaving);
@@ -118,30 +145,25 @@ impl State {
 }
 
 impl Batcher {
-    /// Keeps the hold alive until it is gone; then says why.
-    ///
-    /// # Cancel safety
-    /// Dropping the future takes the hold out; a renewal under way may still arrive.
-    pub(crate) async fn keep_alive(&self, store: &Arc<Store>, held: &Arc<Held>, validity: &Validity) -> LossReason {
-        let (gone, told) = oneshot::channel();
-        let due = Instant::now() + validity.renewal_due().since(validity.now());
-        let (key, start) = {
-            let mut state = lock(&self.0.state);
-            state.next += 1;
-            let key = state.next;
-            let entry = Entry { validity: validity.clone(), held: Arc::clone(held), due: None, gone };
-            state.entries.insert(key, entry);
-            state.enqueue(key, due);
-            (key, !std::mem::replace(&mut state.running, true))
-        };
-        let _registered = Registered(self, key);
-        if start {
-            tokio::spawn(run(self.clone(), Arc::clone(store)));
-        } else {
-            self.0.earlier.notify_one();
+    /// Keeps the hold alive from here on.
+    pub(crate) fn keep_alive(&self, store: &Arc<Store>, token: FencingToken, validity: &Validity) -> KeptAlive<'_> {
+        if !validity.renews() {
+            return KeptAlive { batcher: self, key: None };
         }
-        // The sender goes only with the runtime.
-        told.await.unwrap_or(LossReason::SessionEnded)
+        let due = Instant::now() + validity.renewal_due().since(validity.now());
+        let mut state = lock(&self.0.state);
+        state.next += 1;
+        let key = state.next;
+        let entry = Entry { validity: validity.clone(), token, due: None, gone: None, guardian: None };
+        state.entries.insert(key, entry);
+        state.enqueue(key, due);
+        if std::mem::replace(&mut state.running, true) {
+            self.0.earlier.notify_one();
+        } else {
+            tokio::spawn(run(self.clone(), Arc::clone(store)));
+        }
+        drop(state);
+        KeptAlive { batcher: self, key: Some(key) }
     }
 
     /// How many holds are kept alive.
@@ -150,9 +172,12 @@ impl Batcher {
     }
 
     fn gone(&self, key: u64, reason: LossReason) {
-        let entry = lock(&self.0.state).remove(key);
-        if let Some(entry) = entry {
-            let _ = entry.gone.send(reason);
+        let guardian = lock(&self.0.state).entries.get_mut(&key).and_then(|entry| {
+            entry.gone = Some(reason);
+            entry.guardian.take()
+        });
+        if let Some(guardian) = guardian {
+            guardian.wake();
         }
     }
 }
@@ -171,7 +196,7 @@ async fn run(batcher: Batcher, store: Arc<Store>) {
             let (taken, next) = state.take(Instant::now());
             drop(state);
             for class in taken {
-                for batch in batches(class, store.router.is_cluster()) {
+                for batch in batches(class, store.router.is_cluster().then_some(&store.keys)) {
                     // Each by itself: one that hangs holds up no other.
                     tokio::spawn(send(batcher.clone(), Arc::clone(&store), batch));
                 }
@@ -197,17 +222,17 @@ impl Drop for Running<'_> {
     }
 }
 
-type Batch = Vec<(u64, Validity, Arc<Held>)>;
+type Batch = Vec<(u64, Validity, FencingToken)>;
 
 /// In a Cluster one command reaches one slot only.
-fn batches(mut leaving: Batch, by_slot: bool) -> Vec<Batch> {
-    let slot = |held: &Held| if by_slot { held.keys.slot() } else { 0 };
-    if by_slot {
-        leaving.sort_by_cached_key(|(_, _, held)| slot(held));
+fn batches(mut leaving: Batch, by_slot: Option<&Keys>) -> Vec<Batch> {
+    let slot = |validity: &Validity| by_slot.map_or(0, |keys| keys.of(validity.claim().name()).slot());
+    if by_slot.is_some() {
+        leaving.sort_by_cached_key(|(_, validity, _)| slot(validity));
     }
     let mut batches: Vec<(u16, Batch)> = Vec::new();
     for renewal in leaving {
-        let at = slot(&renewal.2);
+        let at = slot(&renewal.1);
         match batches.last_mut() {
             Some((slot, batch)) if *slot == at && batch.len() < MOST => batch.push(renewal),
             _ => batches.push((at, vec![renewal])),
@@ -231,18 +256,17 @@ async fn sent(batcher: Batcher, store: Arc<Store>, mut batch: Batch) {
     let limit = batch.iter().map(|(_, validity, _)| validity.request_limit()).min().unwrap_or_default();
     let limit = limit.min(store.config.request_timeout);
     let left: Vec<_> = batch.iter().map(|(_, validity, _)| validity.now()).collect();
-    let holds: Vec<_> = batch.iter().map(|(_, validity, held)| (&**held, validity.server_ttl())).collect();
-    let outcome = store.renew_all(&holds, limit).await;
+    let holds: Vec<_> =
+        batch.iter().map(|(_, validity, token)| (validity.claim(), *token, validity.server_ttl())).collect();
+    let outcome = store.renew(&holds, limit).await;
     match outcome {
         Ok(renewed) => {
-            for ((key, validity, held), (left_at, renewed)) in batch.iter().zip(left.into_iter().zip(renewed)) {
+            for ((key, validity, _), (left_at, renewed)) in batch.iter().zip(left.into_iter().zip(renewed)) {
                 if !renewed {
                     batcher.gone(*key, LossReason::Revoked);
                     continue;
                 }
                 validity.renewed(left_at);
-                tracing::debug!(target: "fencelock", event = "renewed", name = %held.claim.name(),
-                    claim = %held.claim.id(), "renewed");
                 let due = Instant::now() + validity.renewal_due().since(validity.now());
                 lock(&batcher.0.state).enqueue(*key, due);
             }

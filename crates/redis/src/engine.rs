@@ -4,11 +4,10 @@ use crate::batch::Batcher;
 use crate::config::RedisConfig;
 use crate::keys::NameKeys;
 use crate::lease::RedisLease;
-use crate::store::{Answer, Held, Store};
+use crate::store::{Answer, Store};
 use async_trait::async_trait;
 use fencelock_core::{
-    Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Guarantees, HolderInfo, LockName,
-    Polling, Result,
+    Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, Grant, Guarantees, HolderInfo, LockName, Polling, Result,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -66,12 +65,9 @@ impl RedisLock {
         if store.config.wait_replicas > 0 {
             self.replicated(claim, &keys).await?;
         }
-        Ok(Attempt::Granted(self.grant(claim, keys, token).sent(sent_at)))
-    }
-
-    fn grant(&self, claim: &Claim, keys: NameKeys, token: FencingToken) -> Granted {
-        let held = Held { claim: claim.clone(), keys, token };
-        Granted(RedisLease::new(Arc::clone(&self.shared), held, self.polling.hold(claim.name())), claim.clone(), token)
+        let hold = self.polling.hold(claim.name());
+        let lease = RedisLease::new(Arc::clone(&self.shared), claim.clone(), token, hold);
+        Ok(Attempt::Granted(Grant::new(claim, lease, sent_at, token).with_margin(MARGIN)))
     }
 
     /// Undoes a grant that too few replicas have.
@@ -83,19 +79,12 @@ impl RedisLock {
             Ok(replicas) => format!("{replicas} of {wanted} replicas acknowledged it in time; undone"),
             Err(failure) => format!("the replicas were not asked: {}; undone", failure.error.message()),
         };
-        // The id dies with it: a later try under it would be hit by this undo, if that is late.
+        // The id dies with it, and the next try has another: this undo may come late.
         match store.free(claim, keys, true).await {
-            Ok(_) => Err(Error::new(ErrorKind::Unavailable, why)),
-            Err(e) => Err(Error::new(ErrorKind::Lost, why).with_source(e)),
-        }
-    }
-}
-
-struct Granted(RedisLease, Claim, FencingToken);
-
-impl Granted {
-    fn sent(self, at: fencelock_core::Moment) -> Grant {
-        Grant::new(&self.1, self.0, at, self.2).with_margin(MARGIN)
+            Ok(_) => claim.next_attempt_undone()?,
+            Err(_) => claim.next_attempt()?,
+        };
+        Err(Error::new(ErrorKind::Unavailable, why))
     }
 }
 

@@ -66,7 +66,7 @@ impl RedisGate {
             master.call(&redis::cmd("PING"), tokio::time::Instant::now() + limit).await?;
         }
         let enter = LuaScript::new(include_str!("scripts/enter.lua"));
-        Ok(Self { keys: Keys::new(&config.prefix), router, enter, limit })
+        Ok(Self { keys: Keys::new(config.prefix.as_str()), router, enter, limit })
     }
 }
 

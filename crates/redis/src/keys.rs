@@ -13,7 +13,8 @@
 //! hashed to a Cluster slot, so a lock and its counter lie together, and braces
 //! in a name mean nothing, since a tag ends at the first `}`.
 
-use fencelock_core::{ClaimId, LockName};
+use fencelock_core::LockName;
+use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Change it with anything above.
@@ -23,29 +24,25 @@ const SLOTS: u16 = 16_384;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
-    prefix: String,
+    prefix: Arc<str>,
 }
 
 /// The keys of one lock.
 #[derive(Clone, Debug)]
 pub(crate) struct NameKeys {
-    /// `<prefix>:{<shard>}:`
-    shard: String,
+    prefix: Arc<str>,
+    shard: u64,
     name: LockName,
 }
 
 impl Keys {
-    pub(crate) fn new(prefix: impl Into<String>) -> Self {
+    pub(crate) fn new(prefix: impl Into<Arc<str>>) -> Self {
         Self { prefix: prefix.into() }
     }
 
     pub(crate) fn of(&self, name: &LockName) -> NameKeys {
-        NameKeys { shard: self.shard(name), name: name.clone() }
-    }
-
-    fn shard(&self, name: &LockName) -> String {
         let shard = xxh3_64(name.as_str().as_bytes()) % SHARDS;
-        format!("{}:{{{shard}}}:", self.prefix)
+        NameKeys { prefix: Arc::clone(&self.prefix), shard, name: name.clone() }
     }
 
     pub(crate) fn layout(&self) -> String {
@@ -59,7 +56,7 @@ impl Keys {
 
     /// The name of the lock that lies under `key`.
     pub(crate) fn name_of(&self, key: &str) -> Option<LockName> {
-        let rest = key.strip_prefix(self.prefix.as_str())?.strip_prefix(":{")?;
+        let rest = key.strip_prefix(&*self.prefix)?.strip_prefix(":{")?;
         let (_, name) = rest.split_once("}:lock:")?;
         let name = LockName::new(name).ok()?;
         (self.of(&name).lock() == key).then_some(name)
@@ -71,38 +68,50 @@ impl NameKeys {
         &self.name
     }
 
-    pub(crate) fn lock(&self) -> String {
-        format!("{}lock:{}", self.shard, self.name)
-    }
-
-    pub(crate) fn fence(&self) -> String {
-        format!("{}fence", self.shard)
-    }
-
-    pub(crate) fn void(&self, id: ClaimId) -> String {
-        format!("{}void:{id}", self.shard)
-    }
-
-    pub(crate) fn sync(&self) -> String {
-        format!("{}sync", self.shard)
-    }
-
-    pub(crate) fn gate(&self) -> String {
-        format!("{}gate:{}", self.shard, self.name)
+    /// `<prefix>:{<shard>}:`, then the parts: every key and channel of the name.
+    fn key(&self, parts: &[&str]) -> String {
+        let length = parts.iter().map(|part| part.len()).sum::<usize>();
+        let mut key = String::with_capacity(self.prefix.len() + "{1023}::".len() + length);
+        key.push_str(&self.prefix);
+        key.push(':');
+        key.push_str(&self.tag());
+        key.push(':');
+        parts.iter().for_each(|part| key.push_str(part));
+        key
     }
 
     /// What a caller's own key in the same slot begins with.
-    pub(crate) fn tag(&self) -> &str {
-        self.shard.split_once(':').map_or("", |(_, tag)| tag.trim_end_matches(':'))
+    pub(crate) fn tag(&self) -> String {
+        format!("{{{}}}", self.shard)
+    }
+
+    pub(crate) fn lock(&self) -> String {
+        self.key(&["lock:", self.name.as_str()])
+    }
+
+    pub(crate) fn fence(&self) -> String {
+        self.key(&["fence"])
+    }
+
+    pub(crate) fn void(&self, id: &str) -> String {
+        self.key(&["void:", id])
+    }
+
+    pub(crate) fn sync(&self) -> String {
+        self.key(&["sync"])
+    }
+
+    pub(crate) fn gate(&self) -> String {
+        self.key(&["gate:", self.name.as_str()])
     }
 
     /// The channel on which a release of the lock is told.
     pub(crate) fn channel(&self) -> String {
-        format!("{}free:{}", self.shard, self.name)
+        self.key(&["free:", self.name.as_str()])
     }
 
     pub(crate) fn slot(&self) -> u16 {
-        slot(self.shard.as_bytes())
+        slot(self.tag().as_bytes())
     }
 }
 
@@ -165,8 +174,7 @@ mod tests {
             ["a", "A", "a/b", "a{b}", "{a}b", "}{", "{}", "a:b", "a b", "ключ", "鍵", "🔒", "lock:a", "a*", &long]
         {
             let keys = keys(name);
-            let id = ClaimId::from_bytes([7; 16]);
-            for key in [keys.lock(), keys.fence(), keys.void(id), keys.sync(), keys.gate(), keys.channel()] {
+            for key in [keys.lock(), keys.fence(), keys.void("07"), keys.sync(), keys.gate(), keys.channel()] {
                 assert_eq!(slot(key.as_bytes()), keys.slot(), "{key}");
             }
             assert!(seen.insert(keys.lock()), "{name}");

@@ -15,6 +15,9 @@ use tokio::time::{Instant, timeout_at};
 /// For how long after a failed opening no other is tried, and its failure is told instead.
 const REST: Duration = Duration::from_millis(20);
 
+/// The least time between the beginnings of two openings beside a silent connection.
+const APART: Duration = Duration::from_millis(50);
+
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -30,8 +33,7 @@ pub(crate) struct Link(Arc<Inner>);
 struct Inner {
     opener: Opener,
     state: Mutex<State>,
-    /// Whether another connection is being opened beside one that has gone silent.
-    replacing: AtomicBool,
+    replacing: Mutex<Replacing>,
     events: Events,
 }
 
@@ -73,7 +75,7 @@ impl WireId {
 
 impl Link {
     pub(crate) fn new(opener: Opener, events: Events) -> Self {
-        let (state, replacing) = (Mutex::new(State::Down), AtomicBool::new(false));
+        let (state, replacing) = (Mutex::new(State::Down), Mutex::default());
         Self(Arc::new(Inner { opener, state, replacing, events }))
     }
 
@@ -118,7 +120,7 @@ impl Link {
         deadline: Instant,
         answer: impl Future<Output = redis::RedisResult<T>>,
     ) -> Result<T, Failure> {
-        let (asked, before) = (Instant::now(), wire.id.answers.load(Ordering::SeqCst));
+        let before = wire.id.answers.load(Ordering::SeqCst);
         match timeout_at(deadline, answer).await {
             Ok(outcome) => {
                 let outcome = outcome.map_err(Failure::of);
@@ -133,10 +135,10 @@ impl Link {
             Err(_) => {
                 // Silent to everybody: it may be cut, or lead to a server that is gone. Or the
                 // server is slow, and opening another would be slow as well: so it stays until then.
-                if wire.id.answers.load(Ordering::SeqCst) == before && !self.0.replacing.swap(true, Ordering::SeqCst) {
+                if wire.id.answers.load(Ordering::SeqCst) == before && lock(&self.0.replacing).begin() {
                     tokio::spawn(Arc::clone(&self.0).replace(Arc::clone(&wire.id), before));
                 }
-                Err(Failure::no_answer(asked.elapsed()))
+                Err(Failure::no_answer())
             }
         }
     }
@@ -157,7 +159,6 @@ impl Link {
     }
 
     async fn wire(&self, deadline: Instant) -> Result<Wire, Failure> {
-        let began = Instant::now();
         let mut opening = {
             let mut state = lock(&self.0.state);
             match &*state {
@@ -175,7 +176,7 @@ impl Link {
         };
         let opened = timeout_at(deadline, opening.wait_for(Option::is_some)).await;
         match opened {
-            Err(_) => Err(Failure::not_reached(format_args!("no connection in {:?}", began.elapsed()))),
+            Err(_) => Err(Failure::not_reached("no connection in time")),
             Ok(Err(_)) => Err(Failure::not_reached("the opening was given up")),
             Ok(Ok(opened)) => match &*opened {
                 Some(Ok(wire)) => Ok(wire.clone()),
@@ -209,7 +210,7 @@ impl Inner {
     /// Opens another connection beside a silent one, and takes its place if that is still silent then.
     async fn replace(self: Arc<Self>, silent: Arc<WireId>, answers: u64) {
         let opened = self.dial().await;
-        self.replacing.store(false, Ordering::SeqCst);
+        lock(&self.replacing).under_way -= 1;
         if let Ok(wire) = opened
             && silent.answers.load(Ordering::SeqCst) == answers
         {
@@ -255,6 +256,27 @@ impl Inner {
                 ears.deafened();
             }
         }
+    }
+}
+
+/// Connections being opened beside one that has gone silent. An opening may hang
+/// where the next one would not, so a few of them run at a time.
+#[derive(Default)]
+struct Replacing {
+    under_way: u32,
+    last: Option<Instant>,
+}
+
+impl Replacing {
+    fn begin(&mut self) -> bool {
+        let now = Instant::now();
+        let soon = self.last.is_some_and(|last| now.duration_since(last) < APART);
+        if soon || self.under_way >= 4 {
+            return false;
+        }
+        self.under_way += 1;
+        self.last = Some(now);
+        true
     }
 }
 

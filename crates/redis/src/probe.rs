@@ -56,6 +56,10 @@ impl Probe {
             .with_rule(self.rewrite())
             .with_rule(Rule::new("redis.fsync", Level::Leased).assumed("the disk keeps what it acknowledged (T4)"))
             .with_rule(
+                Rule::new("redis.tokens", Level::Fenced)
+                    .proved("the counter that tokens come from is written in one step with the grant"),
+            )
+            .with_rule(
                 Rule::new("redis.one_server", Level::Replicated)
                     .refused("a lock is kept by one server", "use etcd, ZooKeeper or Redlock"),
             );

@@ -40,7 +40,7 @@ impl Replicas {
         };
         // One at a time: a second would only wait behind the first at the server.
         let Ok(link) = tokio::time::timeout_at(deadline, link.lock()).await else {
-            return Err(Failure::no_answer(limit));
+            return Err(Failure::no_answer());
         };
         let mut write = redis::cmd("SET");
         write.arg(keys.sync()).arg("").arg("PX").arg(60_000);

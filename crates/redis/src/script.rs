@@ -26,8 +26,11 @@ impl LuaScript {
 }
 
 fn words<K: AsRef<[u8]>, A: AsRef<[u8]>>(verb: &str, script: &str, keys: &[K], args: &[A]) -> Cmd {
-    let mut command = redis::cmd(verb);
-    command.arg(script).arg(keys.len());
+    // Words and their lengths, so that nothing is copied while it grows.
+    let bytes = keys.iter().map(|key| key.as_ref().len()).chain(args.iter().map(|arg| arg.as_ref().len()));
+    let bytes = verb.len() + script.len() + 8 + bytes.sum::<usize>();
+    let mut command = Cmd::with_capacity(keys.len() + args.len() + 3, bytes);
+    command.arg(verb).arg(script).arg(keys.len());
     for key in keys {
         command.arg(key.as_ref());
     }

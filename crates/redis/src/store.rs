@@ -9,7 +9,7 @@ use crate::probe::Probe;
 use crate::replicas::Replicas;
 use crate::router::Router;
 use crate::script::Scripts;
-use fencelock_core::{Claim, Error, FencingToken, Guarantees, HolderInfo, LockName, Result};
+use fencelock_core::{Claim, ClaimId, Error, FencingToken, Guarantees, HolderInfo, LockName, Result};
 use redis::Value;
 use std::fmt;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
@@ -29,13 +29,8 @@ pub(crate) struct Store {
     guarantees: RwLock<Option<Arc<Guarantees>>>,
 }
 
-/// One hold: whose, where, and with which token.
-#[derive(Clone, Debug)]
-pub(crate) struct Held {
-    pub(crate) claim: Claim,
-    pub(crate) keys: NameKeys,
-    pub(crate) token: FencingToken,
-}
+/// A renewal to be sent: of which claim's hold, with which token, for how long.
+pub(crate) type Renewing<'a> = (&'a Claim, FencingToken, Duration);
 
 /// What an acquire was answered.
 pub(crate) enum Answer {
@@ -48,7 +43,7 @@ impl Store {
     pub(crate) async fn connect(config: RedisConfig) -> Result<Arc<Self>> {
         config.check()?;
         let config = Arc::new(config);
-        let keys = Keys::new(&config.prefix);
+        let keys = Keys::new(config.prefix.as_str());
         let ears = Ears::new(keys.clone(), config.request_timeout);
         let itself: Arc<OnceLock<Weak<Self>>> = Arc::default();
         let store = Arc::clone(&itself);
@@ -103,7 +98,7 @@ impl Store {
             .run(
                 keys.slot(),
                 &self.scripts.acquire,
-                &[keys.lock(), keys.fence(), keys.void(claim.id())],
+                &[keys.lock(), keys.fence(), keys.void(&id)],
                 &[&id, &ttl, &**claim.holder(), note, &base],
                 self.config.request_timeout,
             )
@@ -119,25 +114,20 @@ impl Store {
         self.replicas.acknowledged(&self.router, keys).await
     }
 
-    /// Renews one hold; true if it was still held.
-    pub(crate) async fn renew(&self, held: &Held, ttl: Duration) -> Result<bool> {
-        let renewed = self.renew_all(&[(held, ttl)], self.config.request_timeout).await?;
-        Ok(renewed.first() == Some(&true))
-    }
-
-    /// Renews holds of one slot, or of any slots outside a Cluster, in one command.
-    pub(crate) async fn renew_all(
+    /// Renews holds of one slot, or of any slots outside a Cluster, in one command; true for each that was still held.
+    pub(crate) async fn renew(
         &self,
-        holds: &[(&Held, Duration)],
+        holds: &[Renewing<'_>],
         limit: Duration,
     ) -> std::result::Result<Vec<bool>, Failure> {
-        let Some((first, _)) = holds.first() else { return Ok(Vec::new()) };
-        let keys: Vec<_> = holds.iter().map(|(held, _)| held.keys.lock()).collect();
+        let Some((first, ..)) = holds.first() else { return Ok(Vec::new()) };
+        let slot = self.keys.of(first.name()).slot();
+        let keys: Vec<_> = holds.iter().map(|(claim, ..)| self.keys.of(claim.name()).lock()).collect();
         let args: Vec<_> = holds
             .iter()
-            .flat_map(|(held, ttl)| [held.claim.id().to_string(), held.token.to_string(), millis(*ttl)])
+            .flat_map(|(claim, token, ttl)| [claim.id().to_string(), token.to_string(), millis(*ttl)])
             .collect();
-        let answer = self.router.run(first.keys.slot(), &self.scripts.renew, &keys, &args, limit).await?;
+        let answer = self.router.run(slot, &self.scripts.renew, &keys, &args, limit).await?;
         let Value::Array(answers) = answer else { return Err(Failure::odd_answer()) };
         if answers.len() != holds.len() {
             return Err(Failure::odd_answer());
@@ -147,14 +137,15 @@ impl Store {
 
     /// Frees the lock if the claim holds it, and makes the id dead if `void`; true if it held.
     pub(crate) async fn free(&self, claim: &Claim, keys: &NameKeys, void: bool) -> Result<bool> {
+        let id = claim.id().to_string();
         let ttl = if void { millis(claim.server_ttl().max(VOID)) } else { "0".to_owned() };
         let answer = self
             .router
             .run(
                 keys.slot(),
                 &self.scripts.free,
-                &[keys.lock(), keys.void(claim.id())],
-                &[&claim.id().to_string(), &ttl, &keys.channel()],
+                &[keys.lock(), keys.void(&id)],
+                &[&id, &ttl, &keys.channel()],
                 self.config.request_timeout,
             )
             .await?;
@@ -204,10 +195,15 @@ fn holder(value: &Value) -> std::result::Result<Option<HolderInfo>, Failure> {
             let info = HolderInfo::new("a key of another program", FencingToken::new(0));
             Ok(Some(with_remaining(info, *left)))
         }
-        [Value::Int(left), token, holder, note, Value::Int(held_for)] => {
+        [Value::Int(left), id, token, holder, note, Value::Int(held_for)] => {
             let info = HolderInfo::new(text(holder).unwrap_or_default(), number(token)?)
                 .with_note(text(note).filter(|note| !note.is_empty()))
                 .with_held_for(Duration::from_millis(u64::try_from(*held_for).unwrap_or(0)));
+            let id = text(id).and_then(|id| u128::from_str_radix(&id, 16).ok()).map(u128::to_be_bytes);
+            let info = match id {
+                Some(id) => info.with_claim(ClaimId::from_bytes(id)),
+                None => info,
+            };
             Ok(Some(with_remaining(info, *left)))
         }
         _ => Err(Failure::odd_answer()),

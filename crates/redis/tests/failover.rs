@@ -1,6 +1,14 @@
 //! Masters that die, freeze, and move: what a client lives through without being made anew.
 
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    clippy::cast_precision_loss,
+    missing_docs,
+    reason = "a test"
+)]
 
 mod common;
 

@@ -1,6 +1,14 @@
 //! Many processes on one name: tokens, kills, a server that forgets, and what a handover costs.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    clippy::cast_precision_loss,
+    missing_docs,
+    reason = "a test"
+)]
 
 mod common;
 

@@ -1,0 +1,164 @@
+//! What holding costs, and acquire and release beside the same two scripts sent raw.
+//!
+//! `cargo bench -p fencelock-redis`; it takes about a minute and starts its own server.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    missing_docs,
+    reason = "a benchmark"
+)]
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use common::{client, sent, url};
+use fencelock_core::LockClient;
+use fencelock_lab::Redis;
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{AsyncConnectionConfig, ConnectionAddr, IntoConnectionInfo as _, Script};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+const HOLDS: u64 = 10_000;
+const ROUNDS: usize = 7;
+const ROUND: Duration = Duration::from_secs(1);
+
+fn cpu() -> Duration {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(u64::try_from(t.tv_sec).unwrap(), u32::try_from(t.tv_nsec).unwrap())
+}
+
+async fn held_locks(redis: &Redis) {
+    let client = client(&url(redis)).await;
+    let ttl = Duration::from_secs(30);
+    let mut guards = Vec::new();
+    for at in 0..HOLDS {
+        guards.push(client.named(&format!("held/{at}")).ttl(ttl).acquire().await.unwrap());
+    }
+    // The first interval, in which they fall into step, is measured too.
+    for what in ["first", "next", "next"] {
+        let scripts = |redis: &Redis| sent(redis).get("evalsha").copied().unwrap_or(0);
+        let (commands, used, started) = (scripts(redis), cpu(), Instant::now());
+        tokio::time::sleep(ttl / 3).await;
+        let (commands, used) = (scripts(redis) - commands, cpu() - used);
+        println!(
+            "{HOLDS} held locks, ttl 30 s, {what} interval: {commands} commands, {:.2} % of one core",
+            used.as_secs_f64() / started.elapsed().as_secs_f64() * 100.0
+        );
+    }
+    let held = guards.iter().filter(|guard| guard.is_held()).count();
+    println!("{held} of {HOLDS} are held");
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+}
+
+/// The same two scripts, with keys of the same shape, through the same library and settings.
+#[derive(Clone)]
+struct Raw {
+    connection: MultiplexedConnection,
+    acquire: Arc<Script>,
+    free: Arc<Script>,
+}
+
+impl Raw {
+    async fn connect(redis: &Redis) -> Self {
+        let address = ConnectionAddr::Tcp(redis.address().ip().to_string(), redis.address().port());
+        let info = address.into_connection_info().unwrap();
+        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        let options = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(1_024);
+        let raw = redis::Client::open(info).unwrap();
+        let connection = raw.get_multiplexed_async_connection_with_config(&options).await.unwrap();
+        Self {
+            connection,
+            acquire: Arc::new(Script::new(include_str!("../src/scripts/acquire.lua"))),
+            free: Arc::new(Script::new(include_str!("../src/scripts/free.lua"))),
+        }
+    }
+
+    async fn once(&mut self, task: usize) {
+        let id = format!("{:032x}", fastrand::u128(..));
+        let tag = format!("raw:{{{task}}}:");
+        let (lock, fence, void) = (format!("{tag}lock:{task}"), format!("{tag}fence"), format!("{tag}void:{id}"));
+        let mut acquire = self.acquire.prepare_invoke();
+        acquire.key(&lock).key(&fence).key(&void).arg(&id).arg("30000").arg("bench:1").arg("").arg("0");
+        let (granted, _): (i64, String) = acquire.invoke_async(&mut self.connection).await.unwrap();
+        assert_eq!(granted, 1);
+        let mut free = self.free.prepare_invoke();
+        free.key(&lock).key(&void).arg(&id).arg("0").arg(format!("{tag}free:{task}"));
+        let freed: i64 = free.invoke_async(&mut self.connection).await.unwrap();
+        assert_eq!(freed, 1);
+    }
+}
+
+/// How many acquire-release pairs a second so many tasks make.
+async fn rate<F: Future<Output = ()> + Send + 'static>(
+    tasks: usize,
+    work: impl Fn(usize, Instant, Arc<AtomicU64>) -> F,
+) -> f64 {
+    let done = Arc::new(AtomicU64::new(0));
+    let started = Instant::now();
+    let mut running = JoinSet::new();
+    for task in 0..tasks {
+        running.spawn(work(task, started + ROUND, Arc::clone(&done)));
+    }
+    while running.join_next().await.is_some() {}
+    done.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64()
+}
+
+fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
+async fn beside_raw(client: &LockClient, raw: &Raw, tasks: usize) {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let ours_now = rate(tasks, |task, end, done| {
+            let lock = client.named(&format!("bench/{task}"));
+            async move {
+                while Instant::now() < end {
+                    lock.acquire().await.unwrap().release().await.unwrap();
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        ours.push(ours_now.await);
+        let raw_now = rate(tasks, |task, end, done| {
+            let mut raw = raw.clone();
+            async move {
+                while Instant::now() < end {
+                    raw.once(task).await;
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        theirs.push(raw_now.await);
+    }
+    let (ours, theirs) = (median(ours), median(theirs));
+    println!(
+        "acquire + release, {tasks} tasks on one client: {ours:.0} a second, raw {theirs:.0}: throughput {:.2} of raw, \
+         latency {:.2} of raw",
+        ours / theirs,
+        theirs / ours
+    );
+}
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() {
+    let redis = Redis::start().unwrap();
+    let (client, raw) = (client(&url(&redis)).await, Raw::connect(&redis).await);
+    for tasks in [1, 64] {
+        beside_raw(&client, &raw, tasks).await;
+    }
+    // `cargo bench … -- pairs` leaves out the half minute of holding.
+    if !std::env::args().any(|argument| argument == "pairs") {
+        held_locks(&redis).await;
+    }
+}
