@@ -66,15 +66,16 @@ impl Lease for ZooKeeperLease {
         if ttl > longest {
             return Err(invalid(format!("a hold in this session is extended by at most {longest:?}")));
         }
+        let session = &self.session;
         let sent = validity.now();
-        // Our own node, read through our own session: as good as a heartbeat.
-        match self.session.call(self.session.client.check_stat(&self.place.path)).await? {
-            Some(stat) if self.session.owns(stat.ephemeral_owner) => {
-                validity.extended(sent, ttl);
-                Ok(())
-            }
-            _ => Err(lost()),
+        let stat = session.client.check_stat(&self.place.path);
+        let (beaten, stat) = tokio::join!(session.fresh(Duration::ZERO), session.call(stat));
+        if stat?.is_none_or(|stat| stat.czxid != self.place.czxid) {
+            return Err(lost());
         }
+        beaten?;
+        validity.extended(sent, ttl);
+        Ok(())
     }
 
     async fn release(self: Box<Self>) -> Result<()> {

@@ -7,7 +7,7 @@ use crate::keys::{Entry, Keys, LAYOUT};
 use crate::tempo::{Tempo, Ticks};
 use fencelock_core::{ClaimId, Clock, Error, ErrorKind, Moment, Result};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, SessionState};
@@ -32,6 +32,8 @@ pub(crate) struct Session {
     clock: Clock,
     /// When the last heartbeat left that was answered.
     proved: AtomicU64,
+    /// Whether heartbeats write, since the servers cannot tell otherwise.
+    by_writing: AtomicBool,
     ended: watch::Sender<bool>,
 }
 
@@ -55,10 +57,14 @@ impl Session {
             acls: if config.access() == Access::Creator { Acls::creator_all() } else { Acls::anyone_all() },
             clock,
             proved: AtomicU64::new(sent.as_nanos()),
+            by_writing: AtomicBool::new(false),
             ended: watch::Sender::new(false),
         });
         session.settle().await?;
-        session.fresh(Duration::ZERO).await?;
+        // The first one may find out that heartbeats have to write here.
+        if session.fresh(Duration::ZERO).await.is_err() {
+            session.fresh(Duration::ZERO).await?;
+        }
         tokio::spawn(crate::keeper::keep(Arc::downgrade(&session)));
         Ok(session)
     }
@@ -181,23 +187,52 @@ impl Session {
         Ok(())
     }
 
-    /// One heartbeat: reads the session's own node, which nobody but this session
-    /// can have made. A service that handed out a new session without a word has
-    /// removed it.
+    /// One heartbeat. Its answer says whether this connection is in this session:
+    /// a service may hand out a new session without a word, and the nodes of the
+    /// old one are still there then, for as long as nobody keeps it alive.
     pub(crate) async fn beat(&self) -> Result<(), Failure> {
         let sent = self.clock.now();
-        match self.client.check_stat(&self.keys.session(self.id)).await {
-            Ok(Some(stat)) if self.owns(stat.ephemeral_owner) => {
+        let mine = if self.by_writing.load(Ordering::SeqCst) {
+            self.is_mine_by_writing().await
+        } else {
+            self.is_mine_by_reading().await
+        };
+        match mine {
+            Ok(true) => {
                 self.proved.fetch_max(sent.as_nanos(), Ordering::SeqCst);
                 self.holds.renewed(|| self.clock.now().since(sent));
                 Ok(())
             }
-            Ok(_) => {
-                self.end("its own node is gone");
+            Ok(false) => {
+                self.end("the servers have it no more, or have replaced it");
                 Err(Failure::Unknown("the session has ended".to_owned()))
+            }
+            Err(zookeeper_client::Error::Unimplemented) => {
+                self.by_writing.store(true, Ordering::SeqCst);
+                Err(Failure::Unknown(
+                    "the server does not list a session's nodes; asked by writing from now on".to_owned(),
+                ))
             }
             Err(e) => Err(e.into()),
         }
+    }
+
+    /// Lists the nodes of the session that asks, of which the session's own must be one.
+    async fn is_mine_by_reading(&self) -> Result<bool, zookeeper_client::Error> {
+        let marker = self.keys.session(self.id);
+        Ok(self.client.list_ephemerals(&marker).await?.contains(&marker))
+    }
+
+    /// Makes a node and looks whose it is, for servers that have no such list (before 3.6, and compatible ones).
+    async fn is_mine_by_writing(&self) -> Result<bool, zookeeper_client::Error> {
+        let proof = format!("{}-proof", self.keys.session(self.id));
+        let mode = self.with_mode(CreateMode::Ephemeral);
+        // What an answer that was lost has left would be in the way.
+        let before = self.client.delete(&proof, None);
+        let creation = self.client.create(&proof, &[], &mode);
+        let after = self.client.delete(&proof, None);
+        let (_, created, _) = tokio::join!(before, creation, after);
+        created.map(|(stat, _)| self.owns(stat.ephemeral_owner))
     }
 
     /// How long ago the last heartbeat left that was answered.
