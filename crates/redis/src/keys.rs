@@ -182,6 +182,29 @@ mod tests {
         }
     }
 
+    /// Another answer here is another layout: raise `LAYOUT` with it.
+    #[test]
+    fn the_layout_is_pinned() {
+        for (name, key, slot) in [
+            ("a", "fencelock:{543}:lock:a", 8500),
+            ("orders/1001", "fencelock:{985}:lock:orders/1001", 12798),
+            ("ключ", "fencelock:{734}:lock:ключ", 9764),
+            ("a{b}c", "fencelock:{884}:lock:a{b}c", 5871),
+        ] {
+            assert_eq!((keys(name).lock().as_str(), keys(name).slot()), (key, slot), "{name}");
+        }
+        let keys = keys("a");
+        assert_eq!(
+            [keys.fence(), keys.void("07"), keys.channel()],
+            ["fencelock:{543}:fence", "fencelock:{543}:void:07", "fencelock:{543}:free:a"]
+        );
+        assert_eq!(
+            [keys.sync(), keys.gate(), Keys::new("fencelock").layout()],
+            ["fencelock:{543}:sync", "fencelock:{543}:gate:a", "fencelock:{layout}"]
+        );
+        assert_eq!(LAYOUT, "1");
+    }
+
     #[test]
     fn patterns_take_nothing_for_a_wildcard() {
         assert_eq!(Keys::new("my*app").pattern("a?[b]"), "my\\*app:{*}:lock:a\\?\\[b\\]*");
