@@ -64,7 +64,7 @@ impl Failure {
         if text.contains("database space exceeded") {
             return Self::Refused(Refusal::NoSpace);
         }
-        if text.contains("revision of auth store is old") {
+        if text.contains("revision of auth store is old") || text.contains("auth: revision in header is old") {
             return Self::Refused(Refusal::OldPermissions);
         }
         let denied = ["authentication failed", "user name is empty", "invalid auth token", "permission denied"];

@@ -21,6 +21,13 @@ impl Inner {
         Ok(self.members.call(None, again, send).await?.succeeded())
     }
 
+    /// Deletes a place, which is one claim's alone; false if it was not there. Some versions of a full
+    /// store refuse every transaction, and none refuses this.
+    async fn delete(&self, again: Again, place: &str) -> Result<bool, Failure> {
+        let send = |mut client: etcd_client::Client| async move { client.delete(place, None).await };
+        Ok(self.members.call(None, again, send).await?.deleted() > 0)
+    }
+
     /// Makes the id dead for as long as the lease lives: a request of it that arrives later names that lease.
     fn void(&self, claim: &Claim, lease: i64) -> TxnOp {
         TxnOp::put(self.keys.void(claim.id()), "", Some(PutOptions::new().with_lease(lease)))
@@ -32,7 +39,10 @@ impl Inner {
         let mine = Compare::create_revision(place, CompareOp::Equal, created);
         let only = Txn::new().when([mine.clone()]).and_then([delete.clone()]);
         if !claim.is_unanswered() {
-            return self.transaction(Again::Never, &only).await;
+            return match self.transaction(Again::Never, &only).await {
+                Err(Failure::Refused(Refusal::NoSpace)) => self.delete(Again::Never, place).await,
+                freed => freed,
+            };
         }
         let both = Txn::new().when([mine]).and_then([delete, self.void(claim, lease)]);
         let freed = self.transaction(Again::Never, &both).await;
@@ -43,7 +53,7 @@ impl Inner {
         }
         if freed == Err(Failure::Refused(Refusal::NoSpace)) {
             // Freed for others at least; the error lets the client go on until the id is dead too.
-            self.transaction(Again::Never, &only).await?;
+            self.delete(Again::Never, place).await?;
         }
         freed
     }
@@ -74,14 +84,14 @@ impl Inner {
                     // Then a late request, which names this lease, is refused too.
                     Err(failure @ Failure::Refused(Refusal::NoLease)) => lease.end(failure),
                     Err(failure @ Failure::Refused(Refusal::NoSpace)) => {
-                        self.transaction(Again::Same, &Txn::new().and_then([delete])).await?;
+                        self.delete(Again::Same, &place).await?;
                         return Err(failure);
                     }
                     Err(failure) => return Err(failure),
                 }
             }
         }
-        self.transaction(Again::Same, &Txn::new().and_then([delete])).await?;
+        self.delete(Again::Same, &place).await?;
         self.tickets.remove(claim.id());
         Ok(())
     }
