@@ -1,12 +1,11 @@
 //! The engine: how a lock is taken, waited for and undone in a lock table.
 
 use crate::lease::SqlLease;
-use crate::row::{Standing, micros};
-use crate::sqlite::{SqliteConfig, Store, foreign_wait};
+use crate::table::{LockTable, Outcome, check_idle};
 use async_trait::async_trait;
 use fencelock_core::{
     Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, Grant, Guarantees, HolderInfo, LockName, Obstacle,
-    Polling, Result,
+    Polling, Result, Tries,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -25,18 +24,20 @@ const TRIES: u32 = 3;
 /// The connections close when the engine and the last lease are gone. What is
 /// held then runs out.
 pub struct SqlLock {
-    store: Arc<Store>,
+    table: Arc<dyn LockTable>,
     polling: Polling,
+    kind: Kind,
 }
 
-/// What a look at the table means for a claim.
-enum Verdict {
-    /// Nothing stands in the way that could be seen.
-    Open,
-    /// Another holds it.
-    Held(Attempt),
-    /// The claim's id was voided, released, or has expired.
-    Dead { voided: bool },
+/// The databases there are, as far as a transaction of the caller's own has to fit.
+#[derive(Clone)]
+pub(crate) enum Kind {
+    #[cfg(feature = "sqlite")]
+    Sqlite(Arc<crate::sqlite::Store>),
+    #[cfg(feature = "postgres")]
+    Postgres(Arc<crate::postgres::Store>),
+    #[cfg(feature = "mysql")]
+    MySql(Arc<crate::mysql::Store>),
 }
 
 impl SqlLock {
@@ -50,61 +51,112 @@ impl SqlLock {
     ///
     /// # Cancel safety
     /// Dropping the future may leave the tables created.
-    pub async fn sqlite(config: SqliteConfig) -> Result<Arc<Self>> {
-        let store = Store::open(config).await?;
-        Ok(Arc::new(Self { store: Arc::new(store), polling: Polling::new() }))
+    #[cfg(feature = "sqlite")]
+    pub async fn sqlite(config: crate::sqlite::SqliteConfig) -> Result<Arc<Self>> {
+        let store = Arc::new(crate::sqlite::Store::open(config).await?);
+        Ok(Self::on(Arc::<crate::sqlite::Store>::clone(&store), Kind::Sqlite(store)))
     }
 
-    /// One statement sent; a look at what was in the way if it took nothing.
-    async fn attempt(&self, claim: &Claim) -> Result<Attempt> {
-        // One that met a holder before looks first, so that waiters do not queue for the write lock.
-        if matches!(claim.obstacle(), Obstacle::Held(_)) {
-            match self.look(claim).await? {
-                Verdict::Open => {}
-                Verdict::Held(attempt) => return Ok(attempt),
-                Verdict::Dead { .. } => return Err(abandoned()),
-            }
-        }
+    /// Connects to the PostgreSQL of `config`, creates or verifies the tables,
+    /// and probes what can be guaranteed there.
+    ///
+    /// # Errors
+    /// `InvalidConfig` if a setting or the shape of a table is wrong, or if there
+    /// are no tables and they may not be made (the error has the statements that
+    /// make them), `Refused` if another version of the layout is in use, `Denied`
+    /// without permission, `Unavailable` if the server did not answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave the tables created.
+    #[cfg(feature = "postgres")]
+    pub async fn postgres(config: crate::postgres::PostgresConfig) -> Result<Arc<Self>> {
+        let store = crate::postgres::Store::open(config).await?;
+        Ok(Self::on(Arc::<crate::postgres::Store>::clone(&store), Kind::Postgres(store)))
+    }
+
+    /// Connects to the MySQL or MariaDB of `config`, creates or verifies the
+    /// tables, and probes what can be guaranteed there.
+    ///
+    /// # Errors
+    /// As [`postgres`](Self::postgres).
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave the tables created.
+    #[cfg(feature = "mysql")]
+    pub async fn mysql(config: crate::mysql::MySqlConfig) -> Result<Arc<Self>> {
+        let store = crate::mysql::Store::open(config).await?;
+        Ok(Self::on(Arc::<crate::mysql::Store>::clone(&store), Kind::MySql(store)))
+    }
+
+    fn on(table: Arc<dyn LockTable>, kind: Kind) -> Arc<Self> {
+        Arc::new(Self { table, polling: Polling::new(), kind })
+    }
+
+    pub(crate) fn engine_name(&self) -> &'static str {
+        self.table.engine()
+    }
+
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// Drops the rows of locks that nobody has held for `idle`, and says how many.
+    ///
+    /// A row holds the last token of its name, so the largest of those that go is
+    /// first kept in a row of its own (the floor, under the empty name), above
+    /// which new names start: no token is given out twice. It may run beside
+    /// clients, and takes as long as one request may last on top of its statements.
+    ///
+    /// # Errors
+    /// `InvalidConfig` if `idle` is under a minute; otherwise what the database failed with.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves rows for the next time.
+    pub async fn purge(&self, idle: Duration) -> Result<u64> {
+        check_idle(idle)?;
+        self.table.purge(idle).await.map_err(|e| e.with_engine(self.table.engine()).with_operation("purge"))
+    }
+
+    /// One statement sent, where nothing is in the way.
+    async fn attempt(&self, claim: &Claim, waits: bool) -> Result<Attempt> {
+        // One that met a holder before looks first, so that waiters write nothing and do not queue to write.
+        let mut looks = matches!(claim.obstacle(), Obstacle::Held(_));
         for _ in 0..TRIES {
-            if let Some((sent_at, token)) = self.store.acquire(claim).await? {
-                let hold = self.polling.hold(claim.name());
-                let lease = SqlLease::new(Arc::clone(&self.store), claim.clone(), token, hold);
-                return Ok(Attempt::Granted(Grant::new(claim, lease, sent_at, token)));
+            if std::mem::take(&mut looks) {
+                match self.table.look(claim, waits).await? {
+                    Outcome::Held(attempt) => return Ok(attempt),
+                    Outcome::Dead { .. } => return Err(abandoned()),
+                    Outcome::Open | Outcome::Granted(..) => {}
+                }
             }
-            match self.look(claim).await? {
-                Verdict::Open => {}
-                Verdict::Held(attempt) => return Ok(attempt),
-                Verdict::Dead { .. } => return Err(abandoned()),
+            match self.table.acquire(claim).await? {
+                Outcome::Granted(sent_at, token) => {
+                    let hold = self.polling.hold(claim.name());
+                    let lease = SqlLease::new(Arc::clone(&self.table), claim.clone(), token, hold);
+                    return Ok(Attempt::Granted(Grant::new(claim, lease, sent_at, token)));
+                }
+                Outcome::Held(attempt) => return Ok(attempt),
+                Outcome::Dead { .. } => return Err(abandoned()),
+                Outcome::Open => {}
             }
         }
         Ok(Attempt::contended(Some(Duration::ZERO), None))
     }
 
-    async fn look(&self, claim: &Claim) -> Result<Verdict> {
-        let seen = self.store.look(claim.name(), claim.id(), claim.clock()).await?;
-        if seen.voided {
-            return Ok(Verdict::Dead { voided: true });
-        }
-        let Some(row) = seen.row else { return Ok(Verdict::Open) };
-        let standing = row.standing(self.store.frame(), seen.now);
-        if row.is_of(claim.id()) {
-            let dead = standing == Standing::Free;
-            return Ok(if dead { Verdict::Dead { voided: false } } else { Verdict::Open });
-        }
-        let left = match standing {
-            Standing::Free => return Ok(Verdict::Open),
-            Standing::Held(left) => left,
-            Standing::Foreign => {
-                self.store.restamp(claim.name(), &row, claim.clock()).await?;
-                micros(foreign_wait(row.ttl))
-            }
-        };
-        Ok(Verdict::Held(Attempt::contended(Some(left), Some(row.holder.into()))))
-    }
-
     /// Whether the claim died of its own request that nobody saw answered, and not by an undo.
     async fn outlived_its_request(&self, claim: &Claim) -> bool {
-        claim.is_unanswered() && matches!(self.look(claim).await, Ok(Verdict::Dead { voided: false }))
+        claim.is_unanswered() && matches!(self.table.look(claim, false).await, Ok(Outcome::Dead { voided: false }))
+    }
+}
+
+/// The tries of one who waits.
+struct Waiter<'e>(&'e SqlLock);
+
+#[async_trait]
+impl Tries for Waiter<'_> {
+    async fn try_once(&self, claim: &Claim) -> Result<Attempt> {
+        let outcome = self.0.attempt(claim, true).await;
+        outcome.map_err(|e| e.with_engine(self.0.table.engine()).with_name(claim.name()))
     }
 }
 
@@ -116,17 +168,18 @@ fn abandoned() -> Error {
 #[async_trait]
 impl DistributedLock for SqlLock {
     fn guarantees(&self) -> Arc<Guarantees> {
-        self.store.guarantees()
+        self.table.guarantees()
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.attempt(claim).await.map_err(|e| e.with_engine("sqlite").with_name(claim.name()))
+        let outcome = self.attempt(claim, false).await;
+        outcome.map_err(|e| e.with_engine(self.table.engine()).with_name(claim.name()))
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Grant> {
         let mut claim = claim.clone();
         loop {
-            match self.polling.acquire(self, self.store.hints(), &claim).await {
+            match self.polling.acquire(&Waiter(self), self.table.hints(), &claim).await {
                 Err(e) if e.kind() == ErrorKind::Lost && self.outlived_its_request(&claim).await => {
                     claim = claim.next_attempt()?;
                 }
@@ -140,13 +193,13 @@ impl DistributedLock for SqlLock {
             return Ok(());
         }
         // Void first: freed first, a late acquire of this id could take the lock in between.
-        self.store.void(claim).await?;
-        self.store.free(claim, "abandon").await?;
+        self.table.void(claim).await?;
+        self.table.free(claim, "abandon").await?;
         Ok(())
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>> {
-        self.store.inspect(name).await
+        self.table.inspect(name).await
     }
 
     fn admin(&self) -> Option<&dyn Admin> {
@@ -157,16 +210,16 @@ impl DistributedLock for SqlLock {
 #[async_trait]
 impl Admin for SqlLock {
     async fn list(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>> {
-        self.store.list(prefix).await
+        self.table.list(prefix).await
     }
 
     async fn force_release(&self, name: &LockName) -> Result<bool> {
-        self.store.force_release(name).await
+        self.table.force_release(name).await
     }
 }
 
 impl fmt::Debug for SqlLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqlLock").field("store", &self.store).field("polling", &self.polling).finish()
+        f.debug_struct("SqlLock").field("table", &self.table).field("polling", &self.polling).finish()
     }
 }

@@ -1,6 +1,6 @@
 //! One hold in the lock table.
 
-use crate::sqlite::Store;
+use crate::table::LockTable;
 use async_trait::async_trait;
 use fencelock_core::{
     Claim, Error, ErrorKind, Evidence, FencingToken, Lease, LocalHold, LossReason, Renew, Renewal, Result, Validity,
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) struct SqlLease {
-    store: Arc<Store>,
+    table: Arc<dyn LockTable>,
     claim: Claim,
     token: FencingToken,
     /// Wakes the first local waiter when the lease goes.
@@ -18,8 +18,8 @@ pub(crate) struct SqlLease {
 }
 
 impl SqlLease {
-    pub(crate) fn new(store: Arc<Store>, claim: Claim, token: FencingToken, hold: LocalHold) -> Self {
-        Self { store, claim, token, _hold: hold }
+    pub(crate) fn new(table: Arc<dyn LockTable>, claim: Claim, token: FencingToken, hold: LocalHold) -> Self {
+        Self { table, claim, token, _hold: hold }
     }
 }
 
@@ -29,14 +29,14 @@ struct AtOnce<'l>(&'l SqlLease);
 #[async_trait]
 impl Renew for SqlLease {
     async fn renew(&self, server_ttl: Duration) -> Result<Renewal> {
-        self.store.renew(&self.claim, server_ttl, false).await.map(renewal)
+        self.table.renew(&self.claim, server_ttl, false).await.map(renewal)
     }
 }
 
 #[async_trait]
 impl Renew for AtOnce<'_> {
     async fn renew(&self, server_ttl: Duration) -> Result<Renewal> {
-        self.0.store.renew(&self.0.claim, server_ttl, true).await.map(renewal)
+        self.0.table.renew(&self.0.claim, server_ttl, true).await.map(renewal)
     }
 }
 
@@ -56,13 +56,13 @@ impl Lease for SqlLease {
 
     async fn release(self: Box<Self>) -> Result<()> {
         if self.claim.is_unanswered() {
-            self.store.void(&self.claim).await?;
+            self.table.void(&self.claim).await?;
         }
-        if self.store.free(&self.claim, "release").await? {
+        if self.table.free(&self.claim, "release").await? {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Lost, "the lock was no longer ours")
-            .with_engine("sqlite")
+            .with_engine(self.table.engine())
             .with_operation("release")
             .with_name(self.claim.name()))
     }
@@ -70,7 +70,7 @@ impl Lease for SqlLease {
     /// `table`, `claim_id` (hexadecimal) and `token`: the row holds while it has this claim and `expires_at <> 0`.
     fn evidence(&self) -> Evidence {
         Evidence::none()
-            .with("table", "fencelock_locks")
+            .with("table", self.table.name())
             .with("claim_id", self.claim.id().to_string())
             .with("token", self.token.to_string())
     }

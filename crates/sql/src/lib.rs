@@ -1,13 +1,31 @@
 #![doc = include_str!("../README.md")]
 
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod engine;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod failure;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod lease;
-#[cfg(feature = "sqlite")]
-mod row;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod micros;
+#[cfg(feature = "mysql")]
+pub mod mysql;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod pool;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod renewals;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod server;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod table;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod transaction;
 
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub use engine::SqlLock;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub use transaction::{AcquireIn, TransactionHold};

@@ -7,15 +7,16 @@ mod frame;
 mod gate;
 mod opening;
 mod probe;
-mod renewals;
+mod renew;
+mod row;
 mod schema;
 mod session;
 mod store;
+mod transaction;
 #[cfg(target_os = "linux")]
 mod watch;
 
 pub use config::{SqliteConfig, Synchronous};
 pub use gate::{SqliteGate, SqlitePass, SqliteTransaction};
 
-pub(crate) use frame::Frame;
-pub(crate) use store::{Store, foreign_wait};
+pub(crate) use store::Store;

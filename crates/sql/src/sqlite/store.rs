@@ -4,9 +4,13 @@ use super::SqliteConfig;
 use super::failure::Failure;
 use super::frame::{Frame, unix_now};
 use super::opening::Opening;
-use super::renewals::Renewals;
+use super::renew::Renewer;
+use super::row::{Row, Standing};
 use super::session::Session;
-use crate::row::{Row, in_micros};
+use crate::micros::{in_micros, micros};
+use crate::renewals::Renewals;
+use crate::table::{LockTable, Outcome};
+use async_trait::async_trait;
 use fencelock_core::{Claim, ClaimId, Clock, FencingToken, Guarantees, Hints, HolderInfo, LockName, Moment, Result};
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
@@ -23,21 +27,21 @@ const FOREIGN_VOID: Duration = Duration::from_secs(86_400);
 pub(crate) struct Store {
     opening: Arc<Opening>,
     commands: Session,
-    renewals: Arc<Renewals>,
+    renewals: Arc<Renewals<Renewer>>,
     #[cfg(target_os = "linux")]
     watch: super::watch::Watch,
 }
 
 /// What was seen of a name.
-pub(crate) struct Seen {
-    pub(crate) voided: bool,
-    pub(crate) row: Option<Row>,
+struct Seen {
+    voided: bool,
+    row: Option<Row>,
     /// When it was looked, in our frame.
-    pub(crate) now: i64,
+    now: i64,
 }
 
 /// How long a hold is waited out whose clock cannot be read here: its ttl, and 1 % for clocks that differ.
-pub(crate) const fn foreign_wait(ttl: i64) -> i64 {
+const fn foreign_wait(ttl: i64) -> i64 {
     ttl.saturating_add(ttl / 100).saturating_add(1)
 }
 
@@ -50,31 +54,26 @@ impl Store {
         drop(file);
         Ok(Self {
             commands: Session::new(Arc::clone(&opening), first),
-            renewals: Renewals::new(Session::new(Arc::clone(&opening), second), opening.frame.clone()),
+            renewals: Renewals::new(Renewer::new(Session::new(Arc::clone(&opening), second), opening.frame.clone())),
             opening,
             #[cfg(target_os = "linux")]
             watch: super::watch::Watch::new(&file),
         })
     }
 
+    /// The present in our frame, in Unix time, and the smallest token that may be given out.
+    pub(crate) fn clocks(&self) -> (i64, i64, i64) {
+        let (now, unix) = (self.frame().now(&self.opening.config.clock), unix_now());
+        let base = i64::try_from(self.opening.config.token_base).unwrap_or(i64::MAX);
+        (now, unix, unix.max(base.saturating_add(1)))
+    }
+
     pub(crate) fn frame(&self) -> &Frame {
         &self.opening.frame
     }
 
-    pub(crate) fn guarantees(&self) -> Arc<Guarantees> {
-        self.opening.guarantees()
-    }
-
-    /// One ear for all waiters, where the system has any.
-    pub(crate) fn hints(&self) -> Option<&dyn Hints> {
-        #[cfg(target_os = "linux")]
-        return Some(&self.watch);
-        #[cfg(not(target_os = "linux"))]
-        return None;
-    }
-
     /// Takes the lock if it may be taken: when it was asked, and the token.
-    pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Option<(Moment, FencingToken)>> {
+    async fn take(&self, claim: &Claim) -> Result<Option<(Moment, FencingToken)>> {
         let mut seat = self.commands.seat().await?;
         // Read here and not in the statement, which may run late: a stale `now` takes others'
         // leases for unexpired, never for expired, and dates our own back, to when it was sent.
@@ -109,7 +108,7 @@ impl Store {
     }
 
     /// Reads the row of `name`, and whether `id` is void.
-    pub(crate) async fn look(&self, name: &LockName, id: ClaimId, clock: &Clock) -> Result<Seen> {
+    async fn see(&self, name: &LockName, id: ClaimId, clock: &Clock) -> Result<Seen> {
         let mut seat = self.commands.seat().await?;
         let now = self.frame().now(clock);
         let id = id.to_bytes();
@@ -123,7 +122,7 @@ impl Store {
     /// It is done once, and lasts in the file: short-lived programs that each
     /// waited by themselves would never see the end. A holder that lives renews
     /// into its own frame, and is then waited out anew.
-    pub(crate) async fn restamp(&self, name: &LockName, row: &Row, clock: &Clock) -> Result<()> {
+    async fn restamp(&self, name: &LockName, row: &Row, clock: &Clock) -> Result<()> {
         let mut seat = self.commands.seat().await?;
         let until = self.frame().now(clock).saturating_add(foreign_wait(row.ttl));
         let query = sqlx::query(include_str!("sql/restamp.sql"))
@@ -136,13 +135,76 @@ impl Store {
         seat.rows(query).await.map(drop).map_err(|failure| told(failure, "look"))
     }
 
-    /// Counts the ttl anew, if the claim holds the lock; at once, or with other renewals.
-    pub(crate) async fn renew(&self, claim: &Claim, server_ttl: Duration, at_once: bool) -> Result<bool> {
+    fn outcome(&self, claim: &Claim, seen: &Seen) -> (Outcome, bool) {
+        if seen.voided {
+            return (Outcome::Dead { voided: true }, false);
+        }
+        let Some(row) = &seen.row else { return (Outcome::Open, false) };
+        let standing = row.standing(self.frame(), seen.now);
+        if row.is_of(claim.id()) {
+            let dead = standing == Standing::Free;
+            return (if dead { Outcome::Dead { voided: false } } else { Outcome::Open }, false);
+        }
+        match standing {
+            Standing::Free => (Outcome::Open, false),
+            Standing::Held(left) => (Outcome::held(left, row.holder.as_str()), false),
+            Standing::Foreign => (Outcome::held(micros(foreign_wait(row.ttl)), row.holder.as_str()), true),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn commands(&self) -> &Session {
+        &self.commands
+    }
+
+    fn wake(&self) {
+        #[cfg(target_os = "linux")]
+        self.watch.wake();
+    }
+}
+
+#[async_trait]
+impl LockTable for Store {
+    fn engine(&self) -> &'static str {
+        "sqlite"
+    }
+
+    fn name(&self) -> &str {
+        "fencelock_locks"
+    }
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        self.opening.guarantees()
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        #[cfg(target_os = "linux")]
+        return Some(&self.watch);
+        #[cfg(not(target_os = "linux"))]
+        return None;
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Outcome> {
+        match self.take(claim).await? {
+            Some((sent_at, token)) => Ok(Outcome::Granted(sent_at, token)),
+            None => self.look(claim, false).await,
+        }
+    }
+
+    async fn look(&self, claim: &Claim, _waits: bool) -> Result<Outcome> {
+        let seen = self.see(claim.name(), claim.id(), claim.clock()).await?;
+        let (outcome, foreign) = self.outcome(claim, &seen);
+        if let (true, Some(row)) = (foreign, &seen.row) {
+            self.restamp(claim.name(), row, claim.clock()).await?;
+        }
+        Ok(outcome)
+    }
+
+    async fn renew(&self, claim: &Claim, server_ttl: Duration, at_once: bool) -> Result<bool> {
         self.renewals.renew(claim, server_ttl, at_once).await
     }
 
-    /// Frees the lock if the claim has it.
-    pub(crate) async fn free(&self, claim: &Claim, operation: &'static str) -> Result<bool> {
+    async fn free(&self, claim: &Claim, operation: &'static str) -> Result<bool> {
         let mut seat = self.commands.seat().await?;
         let id = claim.id().to_bytes();
         let query =
@@ -154,8 +216,7 @@ impl Store {
         Ok(!rows.is_empty())
     }
 
-    /// Makes the id dead, whatever of it is still on its way.
-    pub(crate) async fn void(&self, claim: &Claim) -> Result<()> {
+    async fn void(&self, claim: &Claim) -> Result<()> {
         let mut seat = self.commands.seat().await?;
         let (now, unix, frame) = (self.frame().now(claim.clock()), unix_now(), self.frame().id());
         let id = claim.id().to_bytes();
@@ -176,13 +237,13 @@ impl Store {
         Ok(())
     }
 
-    pub(crate) async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>> {
+    async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>> {
         let nobody = ClaimId::from_bytes([0; 16]);
-        let seen = self.look(name, nobody, &self.opening.config.clock).await?;
+        let seen = self.see(name, nobody, &self.opening.config.clock).await?;
         Ok(seen.row.and_then(|row| row.holder_info(self.frame(), seen.now, unix_now())))
     }
 
-    pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>> {
+    async fn list(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>> {
         let mut seat = self.commands.seat().await?;
         let now = self.frame().now(&self.opening.config.clock);
         let query = sqlx::query(include_str!("sql/list.sql")).bind(prefix.as_bytes());
@@ -199,7 +260,7 @@ impl Store {
         Ok(held)
     }
 
-    pub(crate) async fn force_release(&self, name: &LockName) -> Result<bool> {
+    async fn force_release(&self, name: &LockName) -> Result<bool> {
         let mut seat = self.commands.seat().await?;
         let query = sqlx::query(include_str!("sql/force.sql"))
             .bind(name.as_str().as_bytes())
@@ -210,14 +271,18 @@ impl Store {
         Ok(!rows.is_empty())
     }
 
-    #[cfg(test)]
-    pub(crate) fn renewals(&self) -> &Renewals {
-        &self.renewals
-    }
-
-    fn wake(&self) {
-        #[cfg(target_os = "linux")]
-        self.watch.wake();
+    async fn purge(&self, idle: Duration) -> Result<u64> {
+        let (now, frame) = (self.frame().now(&self.opening.config.clock), self.frame().id());
+        let (idle, unix) = (in_micros(idle), unix_now());
+        let sql = [include_str!("sql/floor.sql"), include_str!("sql/purge.sql")];
+        let mut dropped = 0;
+        // One writer at a time, and every new name is one: between the two nothing can start below the floor.
+        for sql in sql {
+            let mut seat = self.commands.seat().await?;
+            let query = sqlx::query(sql).bind(now.saturating_sub(idle)).bind(frame).bind(unix.saturating_sub(idle));
+            dropped = seat.rows(query).await.map_err(|failure| told(failure, "purge"))?.len();
+        }
+        Ok(u64::try_from(dropped).unwrap_or(u64::MAX))
     }
 }
 
@@ -268,7 +333,7 @@ mod tests {
         let mut refused = None;
         for n in 0..500 {
             let claim = claim(n);
-            if let Err(e) = store.acquire(&claim).await {
+            if let Err(e) = store.take(&claim).await {
                 assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
                 assert!(e.message().contains("full"), "{e}");
                 assert!(claim.was_sent() && !claim.is_unanswered());
@@ -277,8 +342,8 @@ mod tests {
             }
         }
         let refused = refused.unwrap();
-        assert!(store.look(refused.name(), refused.id(), refused.clock()).await.unwrap().row.is_none());
+        assert!(store.see(refused.name(), refused.id(), refused.clock()).await.unwrap().row.is_none());
         limit(&store, "PRAGMA max_page_count = 1000").await;
-        assert!(store.acquire(&refused).await.unwrap().is_some());
+        assert!(store.take(&refused).await.unwrap().is_some());
     }
 }

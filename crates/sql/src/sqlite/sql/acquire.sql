@@ -1,6 +1,6 @@
 -- ?1 name, ?2 claim, ?3 smallest token, ?4 now, ?5 server ttl, ?6 frame, ?7 holder, ?8 note, ?9 Unix time
 INSERT INTO fencelock_locks AS l (name, claim_id, token, expires_at, ttl, boot_id, holder, note, acquired_at)
-SELECT ?1, ?2, ?3, ?4 + ?5, ?5, ?6, ?7, ?8, ?9
+SELECT ?1, ?2, max(?3, coalesce((SELECT token + 1 FROM fencelock_locks WHERE name = x''), 0)), ?4 + ?5, ?5, ?6, ?7, ?8, ?9
 WHERE NOT EXISTS (SELECT 1 FROM fencelock_voids WHERE claim_id = ?2)
 ON CONFLICT (name) DO UPDATE SET
   token       = CASE WHEN l.claim_id = ?2 THEN l.token ELSE max(l.token + 1, excluded.token) END,

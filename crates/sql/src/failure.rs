@@ -1,0 +1,96 @@
+//! What is known of a statement that failed at a server.
+
+use fencelock_core::{Error, ErrorKind};
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// A failed statement.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: Error,
+    /// It surely changed nothing and will not later.
+    pub(crate) not_done: bool,
+    /// The connection must not be used again.
+    pub(crate) reopen: bool,
+    pub(crate) cause: Cause,
+}
+
+/// What to do about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Tell it.
+    #[default]
+    Other,
+    /// Others were in the way, and it was undone: it may be sent again.
+    Conflict,
+    /// Another transaction had the row for too long.
+    Locked,
+    /// There is such a row already.
+    Duplicate,
+    /// The connection broke; whether the statement ran is not known.
+    Broken,
+    /// There is no such table.
+    NoTable,
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        failure.error
+    }
+}
+
+impl Failure {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { error: Error::new(kind, message), not_done: false, reopen: false, cause: Cause::Other }
+    }
+
+    /// The statement may still run.
+    pub(crate) fn no_answer(limit: Duration) -> Self {
+        Self::new(ErrorKind::Unavailable, format!("no answer in {limit:?}")).reopen()
+    }
+
+    pub(crate) fn not_done(mut self) -> Self {
+        self.not_done = true;
+        self
+    }
+
+    pub(crate) fn reopen(mut self) -> Self {
+        self.reopen = true;
+        self
+    }
+
+    pub(crate) fn because(mut self, cause: Cause) -> Self {
+        self.cause = cause;
+        self
+    }
+
+    pub(crate) fn caused_by(mut self, cause: sqlx::Error) -> Self {
+        self.error = self.error.with_source(cause);
+        self
+    }
+
+    pub(crate) fn at(mut self, engine: &'static str, operation: &'static str) -> Self {
+        self.error = self.error.with_engine(engine).with_operation(operation);
+        self
+    }
+
+    /// What the client library failed with by itself.
+    pub(crate) fn of_client(cause: &sqlx::Error) -> Self {
+        match cause {
+            sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => {
+                Self::new(ErrorKind::Unavailable, "the connection is gone").reopen().because(Cause::Broken)
+            }
+            sqlx::Error::Tls(_) => Self::new(ErrorKind::Unavailable, "no TLS with this server").reopen(),
+            sqlx::Error::Configuration(_) => {
+                Self::new(ErrorKind::InvalidConfig, "the client library refused the settings").reopen()
+            }
+            sqlx::Error::Protocol(_) => {
+                Self::new(ErrorKind::Unavailable, "the server said what was not understood").reopen()
+            }
+            sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } | sqlx::Error::ColumnNotFound(_) => {
+                Self::new(ErrorKind::Engine, "a value in the table is not of its type")
+            }
+            _ => Self::new(ErrorKind::Engine, "the client library failed").reopen(),
+        }
+    }
+}

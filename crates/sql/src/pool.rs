@@ -1,0 +1,155 @@
+//! Connections of one client to one server.
+//!
+//! A statement's future may be dropped, or given up, while the statement runs
+//! on: such a connection is closed and never used again. So what comes out of
+//! the pool has nothing on its way, in no transaction, and no statement can be
+//! answered by another's answer.
+
+use crate::failure::{Cause, Failure};
+use async_trait::async_trait;
+use fencelock_core::{ErrorKind, Result};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout_at};
+
+/// How often a statement is sent again that others were in the way of.
+const CONFLICTS: u32 = 20;
+
+/// What makes connections.
+#[async_trait]
+pub(crate) trait Opens: Send + Sync + 'static {
+    type Connection: Send + 'static;
+
+    /// A connection that is ready for statements.
+    async fn open(&self) -> Result<Self::Connection>;
+}
+
+/// A statement that can be sent to a connection, again if need be.
+#[async_trait]
+pub(crate) trait Sends<C: Send>: Sync {
+    type Answer: Send;
+
+    async fn send(&self, connection: &mut C) -> Result<Self::Answer, Failure>;
+}
+
+pub(crate) struct Pool<O: Opens> {
+    opens: Arc<O>,
+    idle: Mutex<Vec<O::Connection>>,
+    permits: Semaphore,
+    limit: Duration,
+}
+
+/// A connection to oneself, closed when dropped in the middle of a statement.
+pub(crate) struct Seat<'p, O: Opens> {
+    pool: &'p Pool<O>,
+    connection: Option<O::Connection>,
+    /// It has been idle, and may have broken meanwhile.
+    old: bool,
+    until: Instant,
+    _permit: SemaphorePermit<'p>,
+}
+
+impl<O: Opens> Pool<O> {
+    /// At most `size` connections, the first of which is open; a statement may take `limit`.
+    pub(crate) fn new(opens: Arc<O>, size: usize, first: Option<O::Connection>, limit: Duration) -> Self {
+        Self { opens, idle: Mutex::new(first.into_iter().collect()), permits: Semaphore::new(size), limit }
+    }
+
+    /// Waits for a connection, opening one if need be.
+    ///
+    /// # Errors
+    /// Whatever it is, nothing was sent.
+    pub(crate) async fn seat(&self) -> Result<Seat<'_, O>> {
+        let until = Instant::now() + self.limit;
+        let permit = match timeout_at(until, self.permits.acquire()).await {
+            Ok(Ok(permit)) => permit,
+            _ => {
+                let message = format!("all connections were busy for {:?}", self.limit);
+                return Err(Failure::new(ErrorKind::Unavailable, message).into());
+            }
+        };
+        let idle = self.idle().pop();
+        let old = idle.is_some();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => self.open(until).await?,
+        };
+        Ok(Seat { pool: self, connection: Some(connection), old, until, _permit: permit })
+    }
+
+    async fn open(&self, until: Instant) -> Result<O::Connection> {
+        match timeout_at(until, self.opens.open()).await {
+            Ok(opened) => opened,
+            Err(_) => {
+                let message = format!("no connection in {:?}", self.limit);
+                Err(Failure::new(ErrorKind::Unavailable, message).into())
+            }
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<O::Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn opens(&self) -> &Arc<O> {
+        &self.opens
+    }
+}
+
+impl<O: Opens> Seat<'_, O> {
+    /// Sends a statement that means the same however often it arrives: again,
+    /// after others were in the way, and after an idle connection turned out broken.
+    pub(crate) async fn send<S: Sends<O::Connection>>(mut self, statement: S) -> Result<S::Answer, Failure> {
+        let mut conflicts = 0;
+        loop {
+            match self.once(&statement).await {
+                Err(failure) if failure.cause == Cause::Conflict && conflicts < CONFLICTS => {
+                    conflicts += 1;
+                    tokio::time::sleep(Duration::from_millis(u64::from(conflicts))).await;
+                }
+                Err(failure) if failure.cause == Cause::Broken && std::mem::take(&mut self.old) => {
+                    tracing::debug!(target: "fencelock", error = %failure.error, "a connection had broken; another one");
+                    self.connection = Some(self.pool.open(self.until).await.map_err(|_| failure)?);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Sends a statement whose second answer would mean something else.
+    pub(crate) async fn send_once<S: Sends<O::Connection>>(mut self, statement: S) -> Result<S::Answer, Failure> {
+        self.once(&statement).await
+    }
+
+    async fn once<S: Sends<O::Connection>>(&mut self, statement: &S) -> Result<S::Answer, Failure> {
+        // Taken out, so that a dropped future closes it.
+        let Some(mut connection) = self.connection.take() else {
+            return Err(Failure::new(ErrorKind::Unavailable, "the connection is closed"));
+        };
+        match timeout_at(self.until, statement.send(&mut connection)).await {
+            Ok(Ok(answer)) => {
+                self.connection = Some(connection);
+                Ok(answer)
+            }
+            Ok(Err(failure)) => {
+                if failure.reopen {
+                    // The others go to the same server, and have broken too, or go to one that was replaced.
+                    self.pool.idle().clear();
+                } else {
+                    self.connection = Some(connection);
+                }
+                Err(failure)
+            }
+            Err(_) => Err(Failure::no_answer(self.pool.limit)),
+        }
+    }
+}
+
+impl<O: Opens> Drop for Seat<'_, O> {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.pool.idle().push(connection);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Waiting to be told: one connection a client that listens for every name.
+//!
+//! There is one channel a lock table, since the server hands each notice to
+//! every listener of the database anyway; the notice has the name. It is sent
+//! only of a name that somebody waits for. Notices are lost while the connection
+//! is broken, so when it is back everyone looks once.
+
+use async_trait::async_trait;
+use fencelock_core::{Error, ErrorKind, Hint, Hints, LockName, Result};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+
+/// What lies between attempts to listen again, at first and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// The ears of one client.
+pub(crate) struct Ears {
+    options: PgConnectOptions,
+    channel: String,
+    limit: Duration,
+    names: Mutex<Names>,
+    listening: watch::Sender<bool>,
+    task: Mutex<Option<tokio::task::AbortHandle>>,
+    itself: Weak<Self>,
+}
+
+/// Whom to wake for a name, as notices write it.
+type Names = HashMap<String, Vec<Weak<Notify>>>;
+
+/// The channel of a table. Longer ones than 63 bytes are cut by the server, so it is hashed (FNV-1a).
+pub(crate) fn channel(table: &str) -> String {
+    let hash = table.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("fencelock_{hash:016x}")
+}
+
+fn written(name: &LockName) -> String {
+    let mut text = String::new();
+    for byte in name.as_str().as_bytes() {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+impl Ears {
+    pub(crate) fn new(options: PgConnectOptions, channel: String, limit: Duration) -> Arc<Self> {
+        let (names, listening) = (Mutex::default(), watch::Sender::new(false));
+        Arc::new_cyclic(|itself| Self {
+            options,
+            channel,
+            limit,
+            names,
+            listening,
+            task: Mutex::default(),
+            itself: Weak::clone(itself),
+        })
+    }
+
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn heard(&self, name: &str) {
+        if let Some(ears) = self.names().get(name) {
+            ears.iter().filter_map(Weak::upgrade).for_each(|ear| ear.notify_one());
+        }
+    }
+
+    fn heard_of_all(&self) {
+        self.names().values().flatten().filter_map(Weak::upgrade).for_each(|ear| ear.notify_one());
+    }
+
+    /// Starts the task that listens, at the first ear.
+    fn start(&self) {
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        if task.as_ref().is_none_or(tokio::task::AbortHandle::is_finished) {
+            *task = Some(tokio::spawn(tend(Weak::clone(&self.itself))).abort_handle());
+        }
+    }
+
+    async fn connect(&self) -> sqlx::Result<PgListener> {
+        let pool = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(self.limit)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .connect_lazy_with(self.options.clone());
+        let mut listener = PgListener::connect_with(&pool).await?;
+        // It would listen again by itself only after some breaks, and tell of none of them.
+        listener.eager_reconnect(false);
+        listener.listen(&self.channel).await?;
+        Ok(listener)
+    }
+}
+
+/// Listens until the ears are gone.
+async fn tend(ears: Weak<Ears>) {
+    let mut pause = PAUSES.0;
+    loop {
+        let Some(here) = ears.upgrade() else { return };
+        let connected = tokio::time::timeout(here.limit, here.connect()).await;
+        match connected {
+            Ok(Ok(mut listener)) => {
+                pause = PAUSES.0;
+                here.listening.send_replace(true);
+                here.heard_of_all();
+                drop(here);
+                // Anything but a notice is a break, after which notices are lost.
+                while let Ok(Some(notice)) = listener.try_recv().await {
+                    let Some(here) = ears.upgrade() else { return };
+                    here.heard(notice.payload());
+                }
+                let Some(here) = ears.upgrade() else { return };
+                here.listening.send_replace(false);
+            }
+            Ok(Err(error)) => {
+                let error = super::failure::failure(error).error;
+                tracing::debug!(target: "fencelock", engine = "postgres", %error, "cannot listen");
+            }
+            Err(_) => tracing::debug!(target: "fencelock", engine = "postgres", "no answer to LISTEN"),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+#[async_trait]
+impl Hints for Ears {
+    async fn listen(&self, name: &LockName) -> Result<Box<dyn Hint>> {
+        self.start();
+        let mut listening = self.listening.subscribe();
+        let ready = listening.wait_for(|listening| *listening);
+        if !matches!(tokio::time::timeout(self.limit, ready).await, Ok(Ok(_))) {
+            return Err(Error::new(ErrorKind::Unavailable, "not listening").with_engine("postgres"));
+        }
+        let (name, told) = (written(name), Arc::new(Notify::new()));
+        self.names().entry(name.clone()).or_default().push(Arc::downgrade(&told));
+        Ok(Box::new(Ear { ears: Weak::clone(&self.itself), name, told }))
+    }
+}
+
+struct Ear {
+    ears: Weak<Ears>,
+    name: String,
+    told: Arc<Notify>,
+}
+
+#[async_trait]
+impl Hint for Ear {
+    async fn heard(&mut self) {
+        self.told.notified().await;
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        let Some(ears) = self.ears.upgrade() else { return };
+        let mut names = ears.names();
+        if let Some(ears) = names.get_mut(&self.name) {
+            ears.retain(|ear| !std::ptr::eq(ear.as_ptr(), Arc::as_ptr(&self.told)));
+            if ears.is_empty() {
+                names.remove(&self.name);
+            }
+        }
+    }
+}
+
+impl Drop for Ears {
+    fn drop(&mut self) {
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = task.take() {
+            task.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_are_short_and_differ() {
+        let long = "x".repeat(57);
+        assert!(channel(&long).len() <= 63);
+        assert_ne!(channel(&long), channel("fencelock_locks"));
+        assert_eq!(written(&LockName::new("é/").unwrap()), "c3a92f");
+    }
+}

@@ -1,0 +1,19 @@
+//! PostgreSQL.
+
+mod config;
+mod ears;
+mod failure;
+mod gate;
+mod opening;
+mod probe;
+mod renew;
+mod schema;
+mod statement;
+mod store;
+mod transaction;
+
+pub use crate::server::Tls;
+pub use config::{Pooler, PostgresConfig};
+pub use gate::{PostgresGate, PostgresPass, PostgresTransaction};
+
+pub(crate) use store::Store;

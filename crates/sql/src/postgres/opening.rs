@@ -1,0 +1,133 @@
+//! Connections that are alike: set up, verified and probed each time.
+
+use super::PostgresConfig;
+use super::config::Pooler;
+use super::failure::failure;
+use super::probe::Probe;
+use super::schema::Schema;
+use super::statement::{Ready, Statement, Value};
+use crate::failure::Failure;
+use crate::pool::Opens;
+use async_trait::async_trait;
+use fencelock_core::{Error, ErrorKind, Guarantees, Result};
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _, Row as _};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a statement waits for another transaction to give up a row.
+pub(crate) const LOCK_WAIT: Duration = Duration::from_millis(200);
+
+pub(crate) struct Opening {
+    pub(crate) config: PostgresConfig,
+    pub(crate) schema: Schema,
+    /// Whether something hands our sessions round.
+    pub(crate) pooled: bool,
+    guarantees: Mutex<Arc<Guarantees>>,
+}
+
+impl Opening {
+    /// Opens the first two connections: one cannot show whether a pooler is in between.
+    pub(crate) async fn first(config: PostgresConfig) -> Result<(Self, PgConnection, PgConnection)> {
+        config.server.check().map_err(|e| e.with_engine("postgres"))?;
+        let schema = Schema::new(&config.server.table);
+        // Tables may have to be made, by several clients at once.
+        let limit = config.server.request_timeout * 3;
+        let opened = tokio::time::timeout(limit, async {
+            let mut one = config.options().connect().await.map_err(failure)?;
+            let mut other = config.options().connect().await.map_err(failure)?;
+            let pooled = match config.pooler {
+                Pooler::None => false,
+                Pooler::Transaction => true,
+                Pooler::Detect => is_pooled(&mut one, &mut other).await?,
+            };
+            for connection in [&mut one, &mut other] {
+                set_up(connection, &config, pooled).await?;
+            }
+            schema.ensure(&mut one, config.server.create).await?;
+            let probe = Probe::run(&mut one, pooled).await.map_err(failure)?;
+            Ok::<_, Failure>((one, other, pooled, probe))
+        });
+        let (one, other, pooled, probe) = match opened.await {
+            Ok(opened) => opened.map_err(told)?,
+            Err(_) => return Err(told(Failure::no_answer(limit))),
+        };
+        let guarantees = Mutex::new(Arc::new(probe.guarantees(&config)?));
+        Ok((Self { config, schema, pooled, guarantees }, one, other))
+    }
+
+    pub(crate) fn guarantees(&self) -> Arc<Guarantees> {
+        Arc::clone(&self.guarantees.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn ready<'s, 'v>(&self, statement: &'s Statement, values: Vec<Value<'v>>) -> Ready<'s, 'v> {
+        Ready { statement, values, prepared: !self.pooled }
+    }
+}
+
+#[async_trait]
+impl Opens for Opening {
+    type Connection = PgConnection;
+
+    async fn open(&self) -> Result<PgConnection> {
+        let opened = async {
+            let mut connection = self.config.options().connect().await.map_err(failure)?;
+            set_up(&mut connection, &self.config, self.pooled).await?;
+            self.schema.check_layout(&mut connection).await?;
+            let probe = Probe::run(&mut connection, self.pooled).await.map_err(failure)?;
+            Ok::<_, Failure>((connection, probe))
+        };
+        let (connection, probe) = opened.await.map_err(|failure| {
+            let error = told(failure);
+            match error.kind() {
+                // It was right once, so it may be again: a database that is being restored, say.
+                ErrorKind::InvalidConfig | ErrorKind::Engine => {
+                    Error::new(ErrorKind::Unavailable, error.message().to_owned()).with_engine("postgres")
+                }
+                _ => error,
+            }
+        })?;
+        if probe.is_read_only() {
+            let message = "the server takes no writes: it is a standby, or was made read-only";
+            return Err(Error::new(ErrorKind::Unavailable, message).with_engine("postgres"));
+        }
+        let found = Arc::new(probe.guarantees(&self.config)?);
+        *self.guarantees.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        Ok(connection)
+    }
+}
+
+fn told(failure: Failure) -> Error {
+    failure.at("postgres", "connect").error
+}
+
+/// Statements of ours are short, at the server too, so that none comes late.
+/// In a session that is handed round they would be set for others.
+async fn set_up(connection: &mut PgConnection, config: &PostgresConfig, pooled: bool) -> Result<(), Failure> {
+    if pooled {
+        return Ok(());
+    }
+    let (limit, wait) = (config.server.request_timeout.as_millis(), LOCK_WAIT.as_millis());
+    let sql = format!(
+        "SET statement_timeout = {limit}; SET lock_timeout = {wait}; SET default_transaction_isolation = 'read committed'; \
+         SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'; \
+         SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'"
+    );
+    connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.map(drop).map_err(failure)
+}
+
+/// Two connections of ours that are open at once have two sessions, each its own for good, unless something hands them round.
+async fn is_pooled(one: &mut PgConnection, other: &mut PgConnection) -> Result<bool, Failure> {
+    let first = session(one).await.map_err(failure)?;
+    for _ in 0..2 {
+        if session(other).await.map_err(failure)? == first || session(one).await.map_err(failure)? != first {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+async fn session(connection: &mut PgConnection) -> sqlx::Result<i32> {
+    let rows: Vec<PgRow> = connection.fetch_all(sqlx::raw_sql("SELECT pg_backend_pid()")).await?;
+    rows.first().map_or(Ok(0), |row| row.try_get(0))
+}

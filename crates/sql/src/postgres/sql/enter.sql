@@ -1,0 +1,4 @@
+-- $1 resource, $2 token
+INSERT INTO {fences} AS f (resource, fence) VALUES ($1, $2)
+ON CONFLICT (resource) DO UPDATE SET fence = excluded.fence WHERE f.fence <= excluded.fence
+RETURNING f.fence

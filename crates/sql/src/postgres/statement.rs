@@ -1,0 +1,130 @@
+//! Statements: prepared, or with their values in them where a pooler is in between.
+
+use super::failure::failure;
+use crate::failure::Failure;
+use crate::pool::Sends;
+use async_trait::async_trait;
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::{AssertSqlSafe, Postgres, SqlStr};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// One value of a statement.
+#[derive(Clone, Debug)]
+pub(crate) enum Value<'v> {
+    Bytes(&'v [u8]),
+    Text(Option<&'v str>),
+    Number(i64),
+    Flag(bool),
+    ManyBytes(Vec<Vec<u8>>),
+    ManyNumbers(Vec<i64>),
+}
+
+/// The text of a statement on the tables of one client.
+#[derive(Clone, Debug)]
+pub(crate) struct Statement(Arc<str>);
+
+impl Statement {
+    pub(crate) fn new(sql: impl Into<Arc<str>>) -> Self {
+        Self(sql.into())
+    }
+
+    fn sql(&self) -> SqlStr {
+        use sqlx::SqlSafeStr as _;
+        AssertSqlSafe(Arc::clone(&self.0)).into_sql_str()
+    }
+
+    /// The statement with its values written into it: numbers, and everything
+    /// else in hexadecimal, so that nothing in a value can end it.
+    pub(crate) fn with_values(&self, values: &[Value<'_>]) -> String {
+        let mut sql = self.0.to_string();
+        // From the last, so that `$1` is not found in `$10`.
+        for (n, value) in values.iter().enumerate().rev() {
+            sql = sql.replace(&format!("${}", n + 1), &literal(value));
+        }
+        sql
+    }
+}
+
+fn literal(value: &Value<'_>) -> String {
+    let bytes = |bytes: &[u8]| {
+        let mut text = String::from("'\\x");
+        for byte in bytes {
+            let _ = write!(text, "{byte:02x}");
+        }
+        text.push_str("'::bytea");
+        text
+    };
+    match value {
+        Value::Bytes(value) => bytes(value),
+        Value::Text(None) => "NULL::text".to_owned(),
+        Value::Text(Some(value)) => format!("convert_from({}, 'UTF8')", bytes(value.as_bytes())),
+        Value::Number(value) => format!("({value}::bigint)"),
+        Value::Flag(value) => value.to_string(),
+        Value::ManyBytes(values) => {
+            let values: Vec<_> = values.iter().map(|value| bytes(value)).collect();
+            format!("ARRAY[{}]::bytea[]", values.join(","))
+        }
+        Value::ManyNumbers(values) => {
+            let values: Vec<_> = values.iter().map(ToString::to_string).collect();
+            format!("ARRAY[{}]::bigint[]", values.join(","))
+        }
+    }
+}
+
+/// A statement with its values, ready to be sent.
+pub(crate) struct Ready<'s, 'v> {
+    pub(crate) statement: &'s Statement,
+    pub(crate) values: Vec<Value<'v>>,
+    /// Whether the session stays ours, so that a prepared statement is found again.
+    pub(crate) prepared: bool,
+}
+
+impl Ready<'_, '_> {
+    /// All rows are asked for: of a single one the end, and so a failed commit, would not be waited for.
+    pub(crate) async fn rows(&self, connection: &mut PgConnection) -> sqlx::Result<Vec<PgRow>> {
+        use sqlx::Executor as _;
+        if !self.prepared {
+            let sql = self.statement.with_values(&self.values);
+            return connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(sql))).await;
+        }
+        let mut query = sqlx::query::<Postgres>(self.statement.sql());
+        for value in &self.values {
+            query = match value {
+                Value::Bytes(value) => query.bind(*value),
+                Value::Text(value) => query.bind(*value),
+                Value::Number(value) => query.bind(*value),
+                Value::Flag(value) => query.bind(*value),
+                Value::ManyBytes(values) => query.bind(values.as_slice()),
+                Value::ManyNumbers(values) => query.bind(values.as_slice()),
+            };
+        }
+        query.fetch_all(connection).await
+    }
+}
+
+#[async_trait]
+impl Sends<PgConnection> for Ready<'_, '_> {
+    type Answer = Vec<PgRow>;
+
+    async fn send(&self, connection: &mut PgConnection) -> Result<Vec<PgRow>, Failure> {
+        self.rows(connection).await.map_err(failure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_cannot_end_the_statement() {
+        let statement = Statement::new("SELECT $1, $10, $2, $3");
+        let mut values = vec![Value::Text(Some("'; DROP TABLE x; --$2")), Value::Number(-1), Value::Bytes(b"'")];
+        values.extend((0..7).map(Value::Number));
+        let sql = statement.with_values(&values);
+        assert_eq!(
+            sql,
+            "SELECT convert_from('\\x273b2044524f50205441424c4520783b202d2d2432'::bytea, 'UTF8'), (6::bigint), (-1::bigint), '\\x27'::bytea"
+        );
+    }
+}

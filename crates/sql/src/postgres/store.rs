@@ -1,0 +1,267 @@
+//! The statements on the lock table.
+
+use super::PostgresConfig;
+use super::ears::Ears;
+use super::failure::failure;
+use super::opening::{LOCK_WAIT, Opening};
+use super::renew::Renewer;
+use super::statement::{Statement, Value};
+use crate::failure::{Cause, Failure};
+use crate::micros::{in_micros, micros};
+use crate::pool::Pool;
+use crate::renewals::Renewals;
+use crate::table::{LockTable, Outcome};
+use async_trait::async_trait;
+use fencelock_core::{
+    Attempt, Claim, ClaimId, FencingToken, Guarantees, Hints, HolderInfo, LockName, Moment, Result,
+};
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A void outlasts any statement that may still be on its way.
+const VOID: Duration = Duration::from_secs(60);
+/// When to look again for a lock whose row another transaction has to itself.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// The lock table of one database.
+pub(crate) struct Store {
+    opening: Arc<Opening>,
+    commands: Pool<Opening>,
+    renewals: Arc<Renewals<Renewer>>,
+    ears: Option<Arc<Ears>>,
+    channel: String,
+    statements: Statements,
+}
+
+struct Statements {
+    acquire: Statement,
+    look: Statement,
+    free: Statement,
+    force: Statement,
+    void: Statement,
+    clean: Statement,
+    list: Statement,
+    inspect: Statement,
+    floor: Statement,
+    purge: Statement,
+    lock: Statement,
+}
+
+impl Store {
+    pub(crate) async fn open(config: PostgresConfig) -> Result<Arc<Self>> {
+        let (opening, first, second) = Opening::first(config).await?;
+        let opening = Arc::new(opening);
+        let server = &opening.config.server;
+        let limit = server.request_timeout;
+        let renewals = Renewals::new(Renewer::new(Pool::new(Arc::clone(&opening), 1, Some(second), limit)));
+        let commands = Pool::new(Arc::clone(&opening), server.connections, Some(first), limit);
+        let sql = |text| opening.schema.statement(text);
+        let statements = Statements {
+            acquire: sql(include_str!("sql/acquire.sql")),
+            look: sql(include_str!("sql/look.sql")),
+            free: sql(include_str!("sql/free.sql")),
+            force: sql(include_str!("sql/force.sql")),
+            void: sql(include_str!("sql/void.sql")),
+            clean: sql(include_str!("sql/clean.sql")),
+            list: sql(include_str!("sql/list.sql")),
+            inspect: sql(include_str!("sql/inspect.sql")),
+            floor: sql(include_str!("sql/floor.sql")),
+            purge: sql(include_str!("sql/purge.sql")),
+            lock: sql(include_str!("sql/lock.sql")),
+        };
+        let channel = super::ears::channel(&server.table);
+        let ears = (!opening.pooled).then(|| Ears::new(opening.config.options(), channel.clone(), limit));
+        Ok(Arc::new(Self { opening, commands, renewals, ears, channel, statements }))
+    }
+
+    pub(crate) fn lock_statement(&self) -> &Statement {
+        &self.statements.lock
+    }
+
+    pub(crate) fn least_token(&self) -> i64 {
+        self.opening.config.server.least_token()
+    }
+
+    async fn rows(&self, operation: &'static str, statement: &Statement, values: Vec<Value<'_>>) -> Result<Vec<PgRow>> {
+        let seat = self.commands.seat().await?;
+        let outcome = seat.send(self.opening.ready(statement, values)).await;
+        outcome.map_err(|failure| failure.at("postgres", operation).into())
+    }
+}
+
+#[async_trait]
+impl LockTable for Store {
+    fn engine(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn name(&self) -> &str {
+        self.opening.schema.table()
+    }
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        self.opening.guarantees()
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        self.ears.as_deref().map(|ears| ears as &dyn Hints)
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Outcome> {
+        let wait = LOCK_WAIT.as_millis().to_string();
+        let id = claim.id().to_bytes();
+        let values = vec![
+            Value::Bytes(claim.name().as_str().as_bytes()),
+            Value::Bytes(&id),
+            Value::Number(self.least_token()),
+            Value::Number(in_micros(claim.server_ttl())),
+            Value::Text(Some(claim.holder())),
+            Value::Text(claim.note().map(|note| &**note)),
+            Value::Number(number(claim.id())),
+            Value::Text(Some(&wait)),
+        ];
+        let ready = self.opening.ready(&self.statements.acquire, values);
+        let seat = self.commands.seat().await?;
+        let sent_at = claim.now();
+        let request = claim.request();
+        match seat.send(ready).await {
+            Ok(rows) => {
+                request.answered();
+                outcome(&rows, claim, sent_at).map_err(|e| failure(e).at("postgres", "acquire").into())
+            }
+            Err(failure) => {
+                if failure.not_done {
+                    request.answered();
+                }
+                if failure.cause == Cause::Locked {
+                    // Held inside somebody's transaction, or just being taken.
+                    return Ok(Outcome::Held(Attempt::contended(Some(AGAIN), None)));
+                }
+                Err(failure.at("postgres", "acquire").into())
+            }
+        }
+    }
+
+    async fn look(&self, claim: &Claim, waits: bool) -> Result<Outcome> {
+        let id = claim.id().to_bytes();
+        let name = claim.name().as_str().as_bytes();
+        let told = waits && self.ears.is_some();
+        let values = vec![Value::Bytes(name), Value::Bytes(&id), Value::Flag(told)];
+        let rows = self.rows("look", &self.statements.look, values).await?;
+        outcome(&rows, claim, claim.now()).map_err(|e| failure(e).at("postgres", "look").into())
+    }
+
+    async fn renew(&self, claim: &Claim, server_ttl: Duration, at_once: bool) -> Result<bool> {
+        self.renewals.renew(claim, server_ttl, at_once).await
+    }
+
+    async fn free(&self, claim: &Claim, operation: &'static str) -> Result<bool> {
+        let id = claim.id().to_bytes();
+        let name = claim.name().as_str().as_bytes();
+        let values = vec![Value::Bytes(name), Value::Bytes(&id), Value::Text(Some(&self.channel))];
+        let ready = self.opening.ready(&self.statements.free, values);
+        // Once: a second answer could not tell that the first had freed it.
+        let outcome = self.commands.seat().await?.send_once(ready).await;
+        match outcome {
+            Ok(rows) => Ok(!rows.is_empty()),
+            Err(failure) => Err(failure.at("postgres", operation).into()),
+        }
+    }
+
+    async fn void(&self, claim: &Claim) -> Result<()> {
+        let id = claim.id().to_bytes();
+        let until = in_micros(claim.server_ttl().max(VOID));
+        let values = vec![Value::Bytes(&id), Value::Number(until), Value::Number(number(claim.id()))];
+        self.rows("void", &self.statements.void, values).await?;
+        if let Err(e) = self.rows("void", &self.statements.clean, Vec::new()).await {
+            tracing::debug!(target: "fencelock", error = %e, "old voids are left for later");
+        }
+        Ok(())
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>> {
+        let rows = self.rows("inspect", &self.statements.inspect, vec![Value::Bytes(name.as_str().as_bytes())]).await?;
+        let held = rows.first().map(holder_info).transpose();
+        Ok(held.map_err(|e| failure(e).at("postgres", "inspect"))?.map(|(_, info)| info))
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>> {
+        let rows = self.rows("list", &self.statements.list, vec![Value::Bytes(prefix.as_bytes())]).await?;
+        let mut held = Vec::new();
+        for row in &rows {
+            let (name, info) = holder_info(row).map_err(|e| failure(e).at("postgres", "list"))?;
+            if let Some(name) = String::from_utf8(name).ok().and_then(|name| LockName::new(name).ok()) {
+                held.push((name, info));
+            }
+        }
+        Ok(held)
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<bool> {
+        let values = vec![Value::Bytes(name.as_str().as_bytes()), Value::Text(Some(&self.channel))];
+        let ready = self.opening.ready(&self.statements.force, values);
+        let outcome = self.commands.seat().await?.send_once(ready).await;
+        Ok(!outcome.map_err(|failure: Failure| failure.at("postgres", "force_release"))?.is_empty())
+    }
+
+    async fn purge(&self, idle: Duration) -> Result<u64> {
+        let idle = in_micros(idle);
+        self.rows("purge", &self.statements.floor, vec![Value::Number(idle)]).await?;
+        // An acquire that began before the floor was raised may not see it; by then it is answered.
+        tokio::time::sleep(self.opening.config.server.request_timeout).await;
+        let rows = self.rows("purge", &self.statements.purge, vec![Value::Number(idle)]).await?;
+        Ok(u64::try_from(rows.len()).unwrap_or(u64::MAX))
+    }
+}
+
+/// The claim's id for a lock of PostgreSQL's own, which is taken by number.
+fn number(id: ClaimId) -> i64 {
+    let [a, b, c, d, e, f, g, h, ..] = id.to_bytes();
+    i64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
+
+fn outcome(rows: &[PgRow], claim: &Claim, sent_at: Moment) -> sqlx::Result<Outcome> {
+    let Some(row) = rows.first() else { return Ok(Outcome::Open) };
+    if let Some(token) = row.try_get::<Option<i64>, _>("taken")? {
+        return Ok(Outcome::Granted(sent_at, FencingToken::new(u64::try_from(token).unwrap_or(0))));
+    }
+    if row.try_get("voided")? {
+        return Ok(Outcome::Dead { voided: true });
+    }
+    let Some(held_by) = row.try_get::<Option<Vec<u8>>, _>("claim_id")? else { return Ok(Outcome::Open) };
+    let (expires_at, now): (i64, i64) = (row.try_get("expires_at")?, row.try_get("now")?);
+    let free = expires_at <= now;
+    Ok(if held_by == claim.id().to_bytes() {
+        if free { Outcome::Dead { voided: false } } else { Outcome::Open }
+    } else if free || row.try_get::<Option<bool>, _>("unheard")?.unwrap_or(false) {
+        Outcome::Open
+    } else {
+        Outcome::held(micros(expires_at.saturating_sub(now)), row.try_get::<String, _>("holder")?)
+    })
+}
+
+fn holder_info(row: &PgRow) -> sqlx::Result<(Vec<u8>, HolderInfo)> {
+    let (expires_at, acquired_at, now): (i64, i64, i64) =
+        (row.try_get("expires_at")?, row.try_get("acquired_at")?, row.try_get("now")?);
+    let token = FencingToken::new(u64::try_from(row.try_get::<i64, _>("token")?).unwrap_or(0));
+    let mut info = HolderInfo::new(row.try_get::<String, _>("holder")?, token)
+        .with_note(row.try_get::<Option<String>, _>("note")?.map(Into::into))
+        .with_remaining(micros(expires_at.saturating_sub(now)))
+        .with_held_for(micros(now.saturating_sub(acquired_at)));
+    if let Ok(id) = row.try_get::<Vec<u8>, _>("claim_id")?.try_into() {
+        info = info.with_claim(ClaimId::from_bytes(id));
+    }
+    Ok((row.try_get("name")?, info))
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("config", &self.opening.config)
+            .field("pooled", &self.opening.pooled)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,80 @@
+//! What the engine asks of a lock table, whichever database it is in.
+
+use async_trait::async_trait;
+use fencelock_core::{
+    Attempt, Claim, Error, ErrorKind, FencingToken, Guarantees, Hints, HolderInfo, LockName, Moment, Result,
+};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The lock table of one database. Each of its verbs is one statement where nothing is in the way.
+#[async_trait]
+pub(crate) trait LockTable: fmt::Debug + Send + Sync + 'static {
+    /// The engine's name, as errors and traces show it.
+    fn engine(&self) -> &'static str;
+
+    /// The table's name.
+    fn name(&self) -> &str;
+
+    fn guarantees(&self) -> Arc<Guarantees>;
+
+    /// One ear for all waiters, where the database has any.
+    fn hints(&self) -> Option<&dyn Hints>;
+
+    /// Takes the lock if it may be taken, and else tells what was in the way.
+    async fn acquire(&self, claim: &Claim) -> Result<Outcome>;
+
+    /// Tells what is in the way, taking nothing. `waits` if whoever asks will
+    /// wait: then the table sees to it that a release is told.
+    async fn look(&self, claim: &Claim, waits: bool) -> Result<Outcome>;
+
+    /// Counts the ttl anew, if the claim holds the lock; at once, or with other renewals.
+    async fn renew(&self, claim: &Claim, server_ttl: Duration, at_once: bool) -> Result<bool>;
+
+    /// Frees the lock if the claim has it.
+    async fn free(&self, claim: &Claim, operation: &'static str) -> Result<bool>;
+
+    /// Makes the id dead, whatever of it is still on its way.
+    async fn void(&self, claim: &Claim) -> Result<()>;
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>>;
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>>;
+
+    async fn force_release(&self, name: &LockName) -> Result<bool>;
+
+    /// Drops the rows of locks that have been free for `idle`, and says how many.
+    async fn purge(&self, idle: Duration) -> Result<u64>;
+}
+
+/// What a claim met.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It took the lock: when it was asked, and the token.
+    Granted(Moment, FencingToken),
+    /// Nothing stands in the way that could be seen.
+    Open,
+    /// Another holds it.
+    Held(Attempt),
+    /// The claim's id was voided, released, or has expired.
+    Dead { voided: bool },
+}
+
+impl Outcome {
+    /// Another holds it for this much longer, unless it renews.
+    pub(crate) fn held(left: Duration, holder: impl Into<Arc<str>>) -> Self {
+        Self::Held(Attempt::contended(Some(left), Some(holder.into())))
+    }
+}
+
+/// The shortest time for which a lock must have been free before its row may go:
+/// no statement of an old claim is on its way for that long.
+const LEAST_IDLE: Duration = Duration::from_secs(60);
+
+pub(crate) fn check_idle(idle: Duration) -> Result<()> {
+    if idle < LEAST_IDLE {
+        return Err(Error::new(ErrorKind::InvalidConfig, "rows may be purged that have been free for a minute"));
+    }
+    Ok(())
+}
