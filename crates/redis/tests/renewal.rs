@@ -82,3 +82,17 @@ async fn a_batch_that_hangs_holds_up_no_other() {
         guard.release().await.unwrap();
     }
 }
+
+/// The hold is gone, another may have had the lock, and then a late copy of the
+/// acquire takes it again under the same id: that is not the hold that is renewed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_taken_anew_by_a_late_copy_is_not_renewed() {
+    let redis = Redis::start().unwrap();
+    let client = client(&url(&redis)).await;
+    let ttl = Duration::from_millis(1_500);
+    let guard = client.named("a").ttl(ttl).acquire().await.unwrap();
+    let key = redis.command(&["KEYS", "*:lock:a"]).unwrap().lines().nth(2).unwrap().to_owned();
+    redis.command(&["HINCRBY", &key, "token", "1"]).unwrap();
+    let reason = tokio::time::timeout(ttl + SLACK, guard.lost()).await.unwrap();
+    assert_eq!(reason, fencelock_core::LossReason::Revoked);
+}
