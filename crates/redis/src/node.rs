@@ -43,6 +43,14 @@ pub struct NodeFailure {
     pub refused: bool,
 }
 
+impl NodeFailure {
+    /// A failure of a request that surely never left, or was answered.
+    #[must_use]
+    pub fn settled(error: Error) -> Self {
+        Self { error, settled: true, refused: false }
+    }
+}
+
 impl From<Failure> for NodeFailure {
     fn from(failure: Failure) -> Self {
         Self { settled: failure.settled, refused: failure.is_refusal(), error: failure.error }
