@@ -15,6 +15,7 @@ mod proxy;
 mod redis;
 mod redis_cluster;
 mod redis_sentinel;
+mod redlock;
 mod template;
 mod zookeeper;
 
@@ -29,4 +30,5 @@ pub use proxy::{Mood, Proxy};
 pub use redis::Redis;
 pub use redis_cluster::RedisCluster;
 pub use redis_sentinel::RedisSentinel;
+pub use redlock::RedisNodes;
 pub use zookeeper::{Ensemble, Place, ZooKeeper, ZooKeeperSettings};

@@ -50,7 +50,15 @@ impl Redis {
     }
 
     pub(crate) fn start_on<S: Into<String>>(port: u16, settings: impl IntoIterator<Item = S>) -> Result<Self, Failure> {
-        let server = Server::new(program(), "redis-server")?;
+        Self::start_by(Server::new(program(), "redis-server")?, port, settings)
+    }
+
+    /// Started by a program that turns into the server.
+    pub(crate) fn start_by<S: Into<String>>(
+        server: Server,
+        port: u16,
+        settings: impl IntoIterator<Item = S>,
+    ) -> Result<Self, Failure> {
         let folder = server.folder().display().to_string();
         let server = server
             .with_arguments(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir", &folder])
