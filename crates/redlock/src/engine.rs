@@ -1,0 +1,225 @@
+//! The engine: how a majority grants a lock, and how what a minority granted is undone.
+
+use crate::config::RedlockConfig;
+use crate::ears::Ears;
+use crate::keys::NameKeys;
+use crate::lease::RedlockLease;
+use crate::set::Set;
+use crate::tally::{Obstacle, Tally, Verdict};
+use crate::tokens::Tokens;
+use async_trait::async_trait;
+use fencelock_core::{
+    Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Guarantees, HolderInfo, LockName,
+    Moment, Polling, Result,
+};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Redis counts whole milliseconds, and expires on the tick.
+const MARGIN: Duration = Duration::from_millis(2);
+
+/// The longest that one attempt takes, from its first request to its token. Re-seeding leans on it.
+pub(crate) const LONGEST_ATTEMPT: Duration = Duration::from_secs(3);
+
+/// How long nodes that have not told yet are waited for when the outcome is clear, and it is no success.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// Locks on a majority of independent Redis nodes.
+///
+/// Driven by a [`LockClient`](fencelock_core::LockClient). The crate's own page
+/// describes the protocol, its tokens and its limits.
+///
+/// # Drop
+/// The connections close when the engine and the last lease are gone. What is
+/// held then runs out.
+pub struct RedlockLock {
+    pub(crate) shared: Arc<Shared>,
+    polling: Polling,
+    ears: Ears,
+}
+
+/// What engine and leases have in common.
+pub(crate) struct Shared {
+    pub(crate) set: Arc<Set>,
+    tokens: Tokens,
+}
+
+impl RedlockLock {
+    /// Connects to the nodes and probes what can be guaranteed there. A minority may be away.
+    ///
+    /// # Errors
+    /// `InvalidConfig` if a setting is wrong, or the nodes are not an odd number of three or more;
+    /// `Refused` if the nodes were never initialised, belong to different sets, are the same
+    /// server or replicas; `Denied` if they do not let us; `Unavailable` if no majority answered in time.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing locked.
+    pub async fn connect(config: RedlockConfig) -> Result<Arc<Self>> {
+        let set = Set::new(config)?;
+        crate::admit::admit(&set).await.map_err(|e| e.with_engine("redlock").with_operation("connect"))?;
+        let ears = Ears(Arc::clone(&set));
+        let shared = Arc::new(Shared { set, tokens: Tokens::default() });
+        Ok(Arc::new(Self { shared, polling: Polling::new(), ears }))
+    }
+
+    async fn attempt(&self, claim: &Claim) -> Result<Attempt> {
+        let set = &self.shared.set;
+        let keys = set.keys.of(claim.name());
+        let sent_at = claim.now();
+        let end = Instant::now() + longest(claim);
+        let limit = set.limit(claim.ttl());
+        let mut answers = set.acquire(claim, &keys, limit);
+        let mut tally = Tally::of(set.size());
+        while tally.verdict().is_none()
+            && let Some((_, vote)) = answers.next().await
+        {
+            tally.add(vote);
+        }
+        if tally.verdict() == Some(Verdict::Won) {
+            return match self.token(claim, &keys, &tally, limit, sent_at, end).await {
+                Ok(token) => {
+                    let hold = self.polling.hold(claim.name());
+                    let lease = RedlockLease::new(Arc::clone(&self.shared), claim.clone(), keys, token, hold);
+                    Ok(Attempt::Granted(Grant::new(claim, lease, sent_at, token).with_margin(MARGIN)))
+                }
+                Err(e) => {
+                    self.give_up(claim, &keys).await?;
+                    Err(e)
+                }
+            };
+        }
+        let grace = Instant::now() + GRACE;
+        while let Some((_, vote)) = answers.next_by(grace).await {
+            tally.add(vote);
+        }
+        let obstacle = tally.obstacle();
+        if !matches!(obstacle, Obstacle::Dead) && (tally.granted() > 0 || claim.is_unanswered()) {
+            self.give_up(claim, &keys).await?;
+        }
+        match obstacle {
+            Obstacle::Holder { left, holder } => Ok(Attempt::contended(left, holder)),
+            Obstacle::Split => Ok(Attempt::contended(Some(Duration::from_millis(fastrand::u64(5..50))), None)),
+            Obstacle::Missing(e) => Err(e),
+            Obstacle::Dead => Err(Error::new(ErrorKind::Lost, "this claim was abandoned or released; its id is dead")),
+        }
+    }
+
+    /// The hold's token, if there is still time to hold it.
+    async fn token(
+        &self,
+        claim: &Claim,
+        keys: &NameKeys,
+        tally: &Tally,
+        limit: Duration,
+        sent_at: Moment,
+        end: Instant,
+    ) -> Result<FencingToken> {
+        let token = match tally.noted() {
+            Some(token) => token,
+            None => {
+                let Some(heard) = tally.largest() else {
+                    return Err(Error::new(ErrorKind::Engine, "a majority granted it without telling its counters"));
+                };
+                let (set, id) = (&self.shared.set, claim.id().to_string());
+                self.shared.tokens.agree(set, &id, keys, heard, limit, end).await?
+            }
+        };
+        // On the clock that counts suspended time: an attempt that was stopped in between is over.
+        if claim.now().since(sent_at) > longest(claim) {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                "the nodes took too long: too little of the ttl was left; undone",
+            ));
+        }
+        Ok(token)
+    }
+
+    /// Undoes this attempt on all nodes. Whatever comes next has a new id.
+    async fn give_up(&self, claim: &Claim, keys: &NameKeys) -> Result<()> {
+        match self.undo(claim, keys).await {
+            Ok(()) => claim.next_attempt_undone()?,
+            Err(_) => claim.next_attempt()?,
+        };
+        Ok(())
+    }
+
+    /// Frees on all nodes what the claim holds, and makes its id dead while an answer is owed.
+    ///
+    /// A minority that does not answer keeps its part at most until it expires; since the id is
+    /// dead on a majority, it can never be held again.
+    async fn undo(&self, claim: &Claim, keys: &NameKeys) -> Result<()> {
+        let set = &self.shared.set;
+        let mut answers = set.free(claim, keys, claim.is_unanswered());
+        let mut done = 0;
+        let mut grace = None;
+        while let Some((_, answer)) = match grace {
+            Some(grace) => answers.next_by(grace).await,
+            None => answers.next().await,
+        } {
+            done += usize::from(answer.is_ok());
+            if done >= set.majority() && grace.is_none() {
+                grace = Some(Instant::now() + GRACE);
+            }
+        }
+        if done >= set.majority() {
+            return Ok(());
+        }
+        let message = format!("undone on {done} of {} nodes: no majority", set.size());
+        Err(Error::new(ErrorKind::Unavailable, message).with_engine("redlock"))
+    }
+}
+
+/// How long an attempt may take: so that most of the ttl is left, and never too long for re-seeding.
+fn longest(claim: &Claim) -> Duration {
+    LONGEST_ATTEMPT.min(claim.ttl().mul_f64(0.8))
+}
+
+#[async_trait]
+impl DistributedLock for RedlockLock {
+    fn guarantees(&self) -> Arc<Guarantees> {
+        self.shared.set.guarantees()
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        let told = |e: Error| e.with_engine("redlock").with_operation("acquire").with_name(claim.name());
+        self.attempt(claim).await.map_err(told)
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Grant> {
+        self.polling.acquire(self, Some(&self.ears), claim).await
+    }
+
+    async fn abandon(&self, claim: &Claim) -> Result<()> {
+        if !claim.was_sent() {
+            return Ok(());
+        }
+        self.undo(claim, &self.shared.set.keys.of(claim.name())).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>> {
+        self.shared.set.holder(name).await
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Admin for RedlockLock {
+    async fn list(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>> {
+        self.shared.set.list(prefix).await
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<bool> {
+        self.shared.set.force_release(name).await
+    }
+}
+
+impl fmt::Debug for RedlockLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedlockLock").field("set", &self.shared.set).field("polling", &self.polling).finish()
+    }
+}

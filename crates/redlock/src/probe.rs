@@ -1,0 +1,279 @@
+//! What each node says of itself, and what level follows from all of it.
+
+use crate::meta::Found;
+use fencelock_core::{Assumption, Capability, Guarantees, Level, Liveness, Result, Rule, Scope};
+use fencelock_redis::redis::{self, Value};
+use fencelock_redis::{Node, NodeFailure};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What one node says; nothing where it would not.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    info: BTreeMap<String, String>,
+    appendfsync: Option<String>,
+    no_fsync_on_rewrite: Option<String>,
+    pub(crate) record: Found,
+}
+
+/// A node's place in the set: its address, and its facts once it has been reached.
+pub(crate) type Seat = (String, Option<Facts>);
+
+impl Facts {
+    /// Asks everything in a few round trips; `record` is the key of the node's own record.
+    pub(crate) async fn of(node: &Node, record: String, limit: Duration) -> std::result::Result<Self, NodeFailure> {
+        let ask = async |words: &[&str]| {
+            let mut command = redis::Cmd::new();
+            for word in words {
+                command.arg(*word);
+            }
+            node.call(&command, limit).await
+        };
+        let record = match ask(&["GET", &record]).await? {
+            Value::BulkString(bytes) => Found::read(Some(&String::from_utf8_lossy(&bytes))),
+            _ => Found::Nothing,
+        };
+        let mut info = BTreeMap::new();
+        for section in ["server", "memory", "persistence", "replication"] {
+            match ask(&["INFO", section]).await {
+                Ok(answer) => info.extend(lines(&answer)),
+                Err(failure) if failure.refused => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        let setting = async |name: &'static str| match ask(&["CONFIG", "GET", name]).await {
+            Ok(answer) => {
+                Ok(redis::from_redis_value::<BTreeMap<String, String>>(answer).unwrap_or_default().remove(name))
+            }
+            // Forbidden, renamed or not there, as on many a rented server.
+            Err(failure) if failure.refused => Ok(None),
+            Err(failure) => Err(failure),
+        };
+        let (appendfsync, no_fsync_on_rewrite) =
+            (setting("appendfsync").await?, setting("no-appendfsync-on-rewrite").await?);
+        Ok(Self { info, appendfsync, no_fsync_on_rewrite, record })
+    }
+
+    fn get(&self, key: &str) -> Option<&str> {
+        self.info.get(key).map(String::as_str)
+    }
+
+    pub(crate) fn run_id(&self) -> Option<&str> {
+        self.get("run_id")
+    }
+
+    pub(crate) fn version(&self) -> &str {
+        self.get("redis_version").unwrap_or("of unknown version")
+    }
+
+    /// The master that this node copies, if it is a replica.
+    pub(crate) fn replica_of(&self) -> Option<String> {
+        (self.get("role")? == "slave").then(|| {
+            let (host, port) = (self.get("master_host").unwrap_or("?"), self.get("master_port").unwrap_or("?"));
+            format!("{host}:{port}")
+        })
+    }
+
+    fn keeps_all(&self) -> Option<bool> {
+        Some(self.get("maxmemory_policy")? == "noeviction" || self.get("maxmemory") == Some("0"))
+    }
+
+    pub(crate) fn is_durable(&self) -> Option<bool> {
+        if self.get("aof_enabled")? != "1" {
+            return Some(false);
+        }
+        Some(self.appendfsync.as_deref()? == "always" && self.no_fsync_on_rewrite.as_deref()? == "no")
+    }
+
+    fn has_no_replicas(&self) -> Option<bool> {
+        Some(self.get("connected_slaves")? == "0")
+    }
+
+    pub(crate) fn persistence_in_words(&self) -> String {
+        match (self.get("aof_enabled"), self.appendfsync.as_deref()) {
+            (Some("1"), Some(when)) => format!("AOF {when}"),
+            (Some("1"), None) => "AOF".to_owned(),
+            (Some(_), _) => "no AOF".to_owned(),
+            (None, _) => "unknown persistence".to_owned(),
+        }
+    }
+}
+
+/// Before the first answer.
+pub(crate) fn nothing_known() -> Guarantees {
+    Guarantees::of("redlock", "not probed yet", Scope::Network, Liveness::Lease)
+        .with_rule(Rule::new("redlock.probe", Level::Advisory))
+}
+
+/// What all say together; of several, what the worst says.
+pub(crate) fn guarantees(seats: &[Seat], attested: &[String]) -> Result<Guarantees> {
+    let facts = || seats.iter().filter_map(|(_, facts)| facts.as_ref());
+    let version = facts().next().map_or("of unknown version", Facts::version);
+    let worst = facts().find(|facts| facts.is_durable() != Some(true)).or_else(|| facts().next());
+    let persistence = worst.map_or_else(|| "unknown persistence".to_owned(), Facts::persistence_in_words);
+    let deployment = format!("Redlock, {} nodes, Redis {version}, {persistence}", seats.len());
+    let eviction = Rule::new("redlock.eviction", Level::Advisory).attestable();
+    let eviction = match judge(seats, Facts::keeps_all) {
+        (Some(true), _) => eviction.proved("nothing is evicted on any node"),
+        (Some(false), who) => eviction.refused(
+            format!("{who}: held locks and counters are evicted when memory is short"),
+            "set maxmemory-policy noeviction on every node",
+        ),
+        (None, who) => eviction.unknown(format!("{who} does not show the eviction policy")),
+    };
+    let replicas = Rule::new("redlock.replicas", Level::Leased).attestable();
+    let replicas = match judge(seats, Facts::has_no_replicas) {
+        (Some(true), _) => replicas.proved("no node has a replica that could be promoted"),
+        (Some(false), who) => replicas.refused(
+            format!("{who} has a replica; one that is promoted may not have a lock or a token that was granted"),
+            "remove the replicas, or never promote one",
+        ),
+        (None, who) => replicas.unknown(format!("{who} does not show its replicas")),
+    };
+    let restart = Rule::new("redlock.delayed_restart", Level::Leased).attestable();
+    let durable = Rule::new("redlock.persistence", Level::Fenced).attestable();
+    let (restart, durable) = match judge(seats, Facts::is_durable) {
+        (Some(true), _) => (
+            restart.proved("a node that restarts still has its locks"),
+            durable.proved("every write is on disk on every node before it is answered"),
+        ),
+        (Some(false), who) => (
+            restart.refused(
+                format!("{who}, {persistence}: a restart forgets locks that were granted"),
+                "set appendonly yes and appendfsync always, or let a node that was restarted vote again only after the longest ttl",
+            ),
+            durable.refused(
+                format!("{who}, {persistence}: a restart loses counters, or sets them back"),
+                "set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no on every node",
+            ),
+        ),
+        (None, who) => {
+            let reason = format!("{who} does not show whether every write is synced");
+            (restart.unknown(reason.clone()), durable.unknown(reason))
+        }
+    };
+    let mut found = Guarantees::of("redlock", deployment, Scope::Network, Liveness::Lease)
+        .with_capability(Capability::NotifiedWaiting)
+        .with_rule(eviction)
+        .with_rule(seeded(seats))
+        .with_rule(replicas)
+        .with_rule(restart)
+        .with_rule(Rule::new("redlock.fsync", Level::Leased).assumed("the disks keep what they acknowledged (T4)"))
+        .with_rule(durable)
+        .with_rule(Rule::new("redlock.tokens", Level::Fenced).proved(
+            "a token counts once a majority of counters has accepted it as larger than any before; no clock is part of it",
+        ))
+        .with_rule(Rule::new("redlock.lost_nodes", Level::Replicated).refused(
+            "a node that is lost for good comes back by hand only, and locks lean on the clocks of a majority",
+            "use etcd or ZooKeeper",
+        ));
+    for assumption in
+        [Assumption::ClockRates, Assumption::ServerClock, Assumption::HolderClock, Assumption::ServerMemory]
+    {
+        found = found.with_assumption(assumption);
+    }
+    found.attest(attested)
+}
+
+/// Whether it is so on all nodes; if not, or not known, on which it is not.
+fn judge(seats: &[Seat], what: impl Fn(&Facts) -> Option<bool>) -> (Option<bool>, String) {
+    let mut silent = None;
+    for (address, facts) in seats {
+        match facts.as_ref().and_then(&what) {
+            Some(true) => {}
+            Some(false) => return (Some(false), address.clone()),
+            None => silent = silent.or(Some(address.clone())),
+        }
+    }
+    match silent {
+        Some(address) => (None, address),
+        None => (Some(true), String::new()),
+    }
+}
+
+fn seeded(seats: &[Seat]) -> Rule {
+    let rule = Rule::new("redlock.seeded", Level::Advisory);
+    let ready = |seat: &&Seat| seat.1.as_ref().is_some_and(|facts| facts.record.ready().is_some());
+    let (count, all) = (seats.iter().filter(ready).count(), seats.len());
+    let others: Vec<_> = seats.iter().filter(|seat| !ready(seat)).map(|(address, _)| address.as_str()).collect();
+    if others.is_empty() {
+        return rule.proved(format!("all {all} nodes have their counters"));
+    }
+    let others = others.join(", ");
+    if count > all / 2 {
+        return rule
+            .proved(format!("{count} of {all} nodes have their counters; not reached, or to be re-seeded: {others}"));
+    }
+    rule.refused(
+        format!("{count} of {all} nodes have their counters: no majority; not so: {others}"),
+        "see `fencelock redlock status`",
+    )
+}
+
+/// `key:value` in each line.
+fn lines(answer: &Value) -> Vec<(String, String)> {
+    let text = match answer {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::VerbatimString { text, .. } => text.clone(),
+        _ => return Vec::new(),
+    };
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::{Record, State};
+    use fencelock_core::RuleOutcome;
+
+    fn seat(info: &[(&str, &str)], fsync: Option<&str>) -> Seat {
+        let mut all: BTreeMap<String, String> = [
+            ("redis_version", "7"),
+            ("maxmemory", "0"),
+            ("maxmemory_policy", "noeviction"),
+            ("connected_slaves", "0"),
+            ("aof_enabled", "1"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
+        all.extend(info.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+        let record = Found::Record(Record { state: State::Ready, set: "s".into(), nodes: 3 });
+        let (appendfsync, no_fsync_on_rewrite) = (fsync.map(str::to_owned), Some("no".to_owned()));
+        ("h:1".to_owned(), Some(Facts { info: all, appendfsync, no_fsync_on_rewrite, record }))
+    }
+
+    fn level(seats: &[Seat], attested: &[&str]) -> Option<Level> {
+        let attested: Vec<_> = attested.iter().map(|id| (*id).to_owned()).collect();
+        guarantees(seats, &attested).unwrap().level()
+    }
+
+    #[test]
+    fn the_level_is_that_of_the_worst_node() {
+        let good = || seat(&[], Some("always"));
+        let forgetful = || seat(&[("aof_enabled", "0")], Some("everysec"));
+        assert_eq!(level(&[good(), good(), good()], &[]), Some(Level::Fenced));
+        let one = [good(), good(), forgetful()];
+        assert_eq!(level(&one, &[]), Some(Level::Advisory));
+        assert_eq!(level(&one, &["redlock.delayed_restart"]), Some(Level::Leased));
+        assert_eq!(
+            level(&[good(), seat(&[("connected_slaves", "1")], Some("always")), good()], &[]),
+            Some(Level::Advisory)
+        );
+        let full = [("maxmemory", "9"), ("maxmemory_policy", "allkeys-lru")];
+        assert_eq!(level(&[good(), good(), seat(&full, Some("always"))], &[]), None);
+        assert!(guarantees(&[good(), good(), good()], &["redlock.lost_nodes".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn what_was_not_reached_is_unknown_and_can_be_attested() {
+        let seats = [seat(&[], Some("always")), seat(&[], Some("always")), ("h:3".to_owned(), None)];
+        let found = guarantees(&seats, &[]).unwrap();
+        assert!(found.rule_is("redlock.persistence", RuleOutcome::Unknown));
+        assert!(found.rule_is("redlock.seeded", RuleOutcome::Proved), "two of three");
+        let all = ["redlock.eviction", "redlock.persistence", "redlock.delayed_restart", "redlock.replicas"];
+        assert_eq!(level(&seats, &all), Some(Level::Fenced));
+    }
+}

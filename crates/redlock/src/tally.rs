@@ -1,0 +1,202 @@
+//! Counting the votes of one acquire.
+
+use crate::set::Vote;
+use fencelock_core::{Error, ErrorKind, FencingToken};
+use fencelock_redis::NodeFailure;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The votes told so far.
+pub(crate) struct Tally {
+    size: usize,
+    votes: Vec<Vote>,
+    failures: Vec<Error>,
+}
+
+/// What the votes come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// A majority granted it.
+    Won,
+    /// No majority can grant it any more.
+    Lost,
+}
+
+/// What another has on one node: for how long still, and who it is.
+type Part<'a> = (Option<Duration>, Option<&'a Arc<str>>);
+
+/// Who stands in the way, when no majority granted it.
+#[derive(Debug)]
+pub(crate) enum Obstacle {
+    /// One holds it on a majority of nodes.
+    Holder { left: Option<Duration>, holder: Option<Arc<str>> },
+    /// Several try at once, and none has a majority.
+    Split,
+    /// The id is dead.
+    Dead,
+    /// Too few nodes took part.
+    Missing(Error),
+}
+
+impl Tally {
+    pub(crate) fn of(size: usize) -> Self {
+        Self { size, votes: Vec::new(), failures: Vec::new() }
+    }
+
+    fn majority(&self) -> usize {
+        self.size / 2 + 1
+    }
+
+    pub(crate) fn add(&mut self, vote: Result<Vote, NodeFailure>) {
+        match vote {
+            Ok(vote) => self.votes.push(vote),
+            Err(failure) => self.failures.push(failure.error),
+        }
+    }
+
+    fn count(&self, what: impl Fn(&Vote) -> bool) -> usize {
+        self.votes.iter().filter(|vote| what(vote)).count()
+    }
+
+    /// On how many nodes the claim holds.
+    pub(crate) fn granted(&self) -> usize {
+        self.count(|vote| matches!(vote, Vote::Granted { .. }))
+    }
+
+    /// As soon as it is known, whatever the rest says.
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
+        let told = self.votes.len() + self.failures.len();
+        if self.granted() >= self.majority() {
+            // A hold that has its token already is told by a majority that noted the same.
+            let asked_again = self.votes.iter().any(|vote| matches!(vote, Vote::Granted { token: Some(_), .. }));
+            return (!asked_again || self.noted().is_some() || told >= self.size).then_some(Verdict::Won);
+        }
+        (self.granted() + self.size.saturating_sub(told) < self.majority()).then_some(Verdict::Lost)
+    }
+
+    /// The token that a majority has noted with the claim's hold: it was granted before.
+    pub(crate) fn noted(&self) -> Option<FencingToken> {
+        let mut counts: HashMap<FencingToken, usize> = HashMap::new();
+        for vote in &self.votes {
+            if let Vote::Granted { token: Some(token), .. } = vote {
+                *counts.entry(*token).or_default() += 1;
+            }
+        }
+        counts.into_iter().find(|(_, count)| *count >= self.majority()).map(|(token, _)| token)
+    }
+
+    /// The largest counter, if a majority told theirs.
+    pub(crate) fn largest(&self) -> Option<u64> {
+        let counters: Vec<_> = self
+            .votes
+            .iter()
+            .filter_map(|vote| match vote {
+                Vote::Granted { counter, .. } | Vote::Held { counter, .. } => Some(*counter),
+                Vote::Dead | Vote::Unseeded => None,
+            })
+            .collect();
+        if counters.len() < self.majority() { None } else { counters.into_iter().max() }
+    }
+
+    /// Why no majority granted it.
+    pub(crate) fn obstacle(&self) -> Obstacle {
+        if self.count(|vote| *vote == Vote::Dead) > 0 {
+            return Obstacle::Dead;
+        }
+        let held = self.count(|vote| matches!(vote, Vote::Held { .. }));
+        if held == 0 || held + self.granted() < self.majority() {
+            return Obstacle::Missing(self.missing());
+        }
+        let mut holders: HashMap<&str, Vec<Part<'_>>> = HashMap::new();
+        for vote in &self.votes {
+            if let Vote::Held { left, id, holder, .. } = vote {
+                holders.entry(id).or_default().push((*left, holder.as_ref()));
+            }
+        }
+        let most = holders.into_values().max_by_key(Vec::len).unwrap_or_default();
+        // Where a node was silent, it may be the one that makes up the holder's majority.
+        let silent = self.size.saturating_sub(self.votes.len());
+        if most.len() + silent < self.majority() {
+            return Obstacle::Split;
+        }
+        // Until then a majority keeps it; without an end there is none.
+        let left = most.iter().map(|(left, _)| *left).max_by_key(|left| left.unwrap_or(Duration::MAX)).flatten();
+        Obstacle::Holder { left, holder: most.iter().find_map(|(_, holder)| holder.map(Arc::clone)) }
+    }
+
+    fn missing(&self) -> Error {
+        let unseeded = self.count(|vote| *vote == Vote::Unseeded);
+        let kind = match self.failures.first().map(Error::kind) {
+            Some(kind) if unseeded == 0 && self.failures.iter().all(|failure| failure.kind() == kind) => kind,
+            _ => ErrorKind::Unavailable,
+        };
+        let mut message = format!("no majority: {} of {} nodes took part", self.votes.len() - unseeded, self.size);
+        if unseeded > 0 {
+            message.push_str(&format!("; {unseeded} have lost their counters and must be re-seeded"));
+        }
+        if let Some(failure) = self.failures.first() {
+            message.push_str(&format!("; {}", failure.message()));
+        }
+        Error::new(kind, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn yes(counter: u64) -> Result<Vote, NodeFailure> {
+        Ok(Vote::Granted { counter, token: None })
+    }
+
+    fn again(token: u64) -> Result<Vote, NodeFailure> {
+        Ok(Vote::Granted { counter: token, token: Some(FencingToken::new(token)) })
+    }
+
+    fn held(id: &str) -> Result<Vote, NodeFailure> {
+        Ok(Vote::Held { counter: 9, left: Some(Duration::from_secs(1)), id: id.into(), holder: Some(id.into()) })
+    }
+
+    fn gone() -> Result<Vote, NodeFailure> {
+        Err(NodeFailure::settled(Error::new(ErrorKind::Unavailable, "away")))
+    }
+
+    fn tally(size: usize, votes: Vec<Result<Vote, NodeFailure>>) -> Tally {
+        let mut tally = Tally::of(size);
+        votes.into_iter().for_each(|vote| tally.add(vote));
+        tally
+    }
+
+    #[test]
+    fn a_majority_decides_whatever_the_rest_says() {
+        assert_eq!(tally(5, vec![yes(1), yes(4)]).verdict(), None);
+        let won = tally(5, vec![yes(1), yes(4), yes(2)]);
+        assert_eq!((won.verdict(), won.largest()), (Some(Verdict::Won), Some(4)));
+        assert_eq!(tally(5, vec![yes(1), gone(), held("x")]).verdict(), None);
+        assert_eq!(tally(5, vec![gone(), gone(), held("x")]).verdict(), Some(Verdict::Lost));
+        assert_eq!(tally(3, vec![Ok(Vote::Unseeded), yes(1), gone()]).verdict(), Some(Verdict::Lost));
+    }
+
+    #[test]
+    fn a_hold_asked_for_again_has_the_token_of_a_majority() {
+        assert_eq!(tally(3, vec![again(7), yes(7)]).verdict(), None, "the third may have noted it");
+        assert_eq!(tally(3, vec![again(7), yes(7), again(7)]).noted(), Some(FencingToken::new(7)));
+        let minority = tally(3, vec![again(7), yes(7), gone()]);
+        assert_eq!((minority.verdict(), minority.noted()), (Some(Verdict::Won), None));
+        assert_eq!(tally(3, vec![again(7), again(8), yes(8)]).noted(), None);
+    }
+
+    #[test]
+    fn obstacles_are_told_apart() {
+        let holder = tally(3, vec![held("x"), held("x"), gone()]).obstacle();
+        assert!(matches!(holder, Obstacle::Holder { left: Some(_), holder: Some(who) } if &*who == "x"));
+        assert!(matches!(tally(3, vec![held("x"), held("y"), yes(1)]).obstacle(), Obstacle::Split));
+        assert!(matches!(tally(3, vec![held("x"), gone(), gone()]).obstacle(), Obstacle::Missing(_)));
+        assert!(matches!(tally(3, vec![Ok(Vote::Dead), yes(1), yes(1)]).obstacle(), Obstacle::Dead));
+        let Obstacle::Missing(e) = tally(3, vec![Ok(Vote::Unseeded), Ok(Vote::Unseeded), yes(1)]).obstacle() else {
+            panic!("not missing")
+        };
+        assert!(e.message().contains("2 have lost their counters"), "{e}");
+    }
+}

@@ -1,0 +1,58 @@
+//! What the tests have in common.
+
+#![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing, reason = "each test uses its part of it")]
+
+use fencelock_core::{Claim, EngineUrl, LockClient, LockName, Result, Terms};
+use fencelock_lab::{Proxy, RedisNodes};
+use fencelock_redlock::{RedlockConfig, RedlockLock, RedlockOperator};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(crate) fn config(addresses: &str) -> Result<RedlockConfig> {
+    RedlockConfig::from_url(&EngineUrl::parse(&format!("redlock://{addresses}"))?)
+}
+
+pub(crate) fn operator(nodes: &RedisNodes) -> RedlockOperator {
+    RedlockOperator::new(config(&nodes.addresses()).unwrap()).unwrap()
+}
+
+pub(crate) async fn engine(addresses: &str) -> Result<Arc<RedlockLock>> {
+    RedlockLock::connect(config(addresses)?).await
+}
+
+pub(crate) async fn client(addresses: &str) -> LockClient {
+    LockClient::builder(engine(addresses).await.unwrap()).build().unwrap()
+}
+
+/// Nodes with their counters.
+pub(crate) async fn initialised(nodes: RedisNodes) -> RedisNodes {
+    assert!(operator(&nodes).init(0).await.unwrap());
+    nodes
+}
+
+/// A proxy before each node, and the addresses through them.
+pub(crate) fn proxies(nodes: &RedisNodes) -> (Vec<Proxy>, String) {
+    let proxies: Vec<_> = nodes.nodes().iter().map(|node| Proxy::before(node.address()).unwrap()).collect();
+    let addresses: Vec<_> = proxies.iter().map(|proxy| format!("127.0.0.1:{}", proxy.port())).collect();
+    (proxies, addresses.join(","))
+}
+
+pub(crate) fn claim(name: &str, ttl: Duration) -> Claim {
+    Terms::new(LockName::new(name).unwrap(), ttl).with_holder("test").mint().unwrap()
+}
+
+/// The keys of held locks that a node has.
+pub(crate) fn locks(nodes: &RedisNodes, at: usize) -> usize {
+    // One read of an answer is enough for these few keys; the counters would be too many for KEYS *.
+    let answer = nodes.nodes()[at].command(&["KEYS", "*:lock:*"]).unwrap();
+    answer.lines().filter(|line| line.contains(":lock:")).count()
+}
+
+/// Looks every few milliseconds, at most for `limit`.
+pub(crate) async fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < limit, "not within {limit:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

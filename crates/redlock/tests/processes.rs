@@ -1,0 +1,5 @@
+//! Many processes on many names.
+
+#![allow(missing_docs, reason = "a test")]
+
+fn main() {}
