@@ -26,7 +26,7 @@ pub(crate) enum Standing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Behind {
     pub(crate) created: i64,
-    /// The place just before its own, where the answer showed it.
+    /// The place just before its own, where the answer showed it; else look.
     pub(crate) before: Option<String>,
     /// The revision at which this was seen.
     pub(crate) seen: i64,
@@ -73,12 +73,12 @@ fn holder(first: Option<&KeyValue>) -> Option<Arc<str>> {
 }
 
 impl Inner {
-    async fn transact(&self, claim: Option<&Claim>, txn: Txn) -> Result<Reads, Failure> {
+    async fn transact(&self, claim: &Claim, txn: Txn) -> Result<Reads, Failure> {
         let send = |mut client: etcd_client::Client| {
             let txn = txn.clone();
             async move { client.txn(txn).await }
         };
-        let answer = self.members.call(claim, Again::Same, send).await?;
+        let answer = self.members.call(Some(claim), Again::Same, send).await?;
         let reads = answer.op_responses().into_iter().filter_map(|response| match response {
             TxnOpResponse::Get(mut got) => Some(got.take_kvs()),
             _ => None,
@@ -95,11 +95,11 @@ impl Inner {
             .when([absent(&void), absent(&queue).with_prefix()])
             .and_then([TxnOp::put(place.as_str(), value::written(claim), Some(PutOptions::new().with_lease(lease)))])
             .or_else([TxnOp::get(void, None), TxnOp::get(place.as_str(), None), TxnOp::get(queue, Some(oldest()))]);
-        let reads = self.transact(Some(claim), txn).await?;
+        let reads = self.transact(claim, txn).await?;
         if reads.succeeded {
             return Ok(Standing::First { created: reads.revision, seen: reads.revision });
         }
-        Ok(standing(&reads, &place, None))
+        Ok(standing(&reads, &place))
     }
 
     /// Takes the last place in the queue, or finds the one that it has.
@@ -118,9 +118,9 @@ impl Inner {
                 TxnOp::get(place.as_str(), None),
                 TxnOp::get(queue.as_str(), Some(oldest())),
             ]);
-        let reads = self.transact(Some(claim), txn).await?;
+        let reads = self.transact(claim, txn).await?;
         if !reads.succeeded {
-            return Ok(standing(&reads, &place, None));
+            return Ok(standing(&reads, &place));
         }
         let seen = reads.revision;
         let first = reads.first(0);
@@ -131,34 +131,48 @@ impl Inner {
         Ok(Standing::Behind(Behind { created: seen, before, seen, holder: holder(first) }))
     }
 
-    /// Looks again, at one revision: is the place still there, who is the oldest, who is just before?
-    pub(crate) async fn look(&self, claim: &Claim, created: Option<i64>) -> Result<Standing, Failure> {
-        let (void, place) = (self.keys.void(claim.id()), self.keys.place(claim.name(), claim.id()));
-        let queue = self.keys.queue(claim.name());
-        let mut reads =
-            vec![TxnOp::get(void, None), TxnOp::get(place.as_str(), None), TxnOp::get(queue.as_str(), Some(oldest()))];
-        if let Some(created) = created {
-            let earlier = newest(1).with_max_create_revision(created.saturating_sub(1));
-            reads.push(TxnOp::get(queue, Some(earlier)));
+    async fn read(&self, key: &str, options: Option<GetOptions>) -> Result<(Option<KeyValue>, i64), Failure> {
+        let get = |mut client: etcd_client::Client| {
+            let options = options.clone();
+            async move { client.get(key, options).await }
+        };
+        let mut got = self.members.call(None, Again::Same, get).await?;
+        let revision = got.header().map_or(0, etcd_client::ResponseHeader::revision);
+        Ok((got.take_kvs().into_iter().next(), revision))
+    }
+
+    /// Looks again: is the place still there, who is just before it, who is the oldest?
+    ///
+    /// Three linearizable reads side by side. They need not be of one revision: once nobody is before
+    /// the place, nobody ever will be. And not in one transaction: older etcd panics when one that only
+    /// reads is cancelled while it is worked on (etcd #14110; 3.5.1 was seen to).
+    pub(crate) async fn look(&self, claim: &Claim, created: i64) -> Result<Standing, Failure> {
+        let (place, queue) = (self.keys.place(claim.name(), claim.id()), self.keys.queue(claim.name()));
+        let earlier = newest(1).with_max_create_revision(created.saturating_sub(1));
+        let ((own, own_seen), (before, seen), (first, _)) = tokio::try_join!(
+            self.read(&place, None),
+            self.read(&queue, Some(earlier)),
+            self.read(&queue, Some(oldest())),
+        )?;
+        let holder = holder(first.as_ref());
+        if own.is_none_or(|own| own.create_revision() != created) {
+            return Ok(Standing::Absent { holder });
         }
-        let reads = self.transact(None, Txn::new().and_then(reads)).await?;
-        Ok(standing(&reads, &place, created))
+        let Some(before) = before else { return Ok(Standing::First { created, seen: own_seen }) };
+        Ok(Standing::Behind(Behind { created, before: Some(text(before.key())), seen, holder }))
     }
 }
 
-/// Void, own place, oldest and, if `created` is known, the one before, as they were read.
-fn standing(reads: &Reads, place: &str, created: Option<i64>) -> Standing {
+/// Void, own place and oldest, as they were read.
+fn standing(reads: &Reads, place: &str) -> Standing {
     if reads.first(0).is_some() {
         return Standing::Dead;
     }
     let (own, first) = (reads.first(1), reads.first(2));
     let Some(own) = own else { return Standing::Absent { holder: holder(first) } };
-    let seen = reads.revision;
+    let (created, seen) = (own.create_revision(), reads.revision);
     if first.is_some_and(|kv| kv.key() == place.as_bytes()) {
-        return Standing::First { created: own.create_revision(), seen };
+        return Standing::First { created, seen };
     }
-    // The one before is that of the place that was asked about.
-    let asked = created == Some(own.create_revision());
-    let before = reads.first(3).filter(|_| asked).map(|kv| text(kv.key()));
-    Standing::Behind(Behind { created: own.create_revision(), before, seen, holder: holder(first) })
+    Standing::Behind(Behind { created, before: None, seen, holder: holder(first) })
 }

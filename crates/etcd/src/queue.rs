@@ -101,7 +101,7 @@ impl Inner {
 
     async fn look_again(&self, claim: &Claim, created: i64) -> Result<Standing> {
         loop {
-            match self.look(claim, Some(created)).await {
+            match self.look(claim, created).await {
                 Ok(standing) => return Ok(standing),
                 Err(failure) => self.rest(claim, failure).await?,
             }
