@@ -46,13 +46,15 @@ impl SqlLock {
     ///
     /// # Errors
     /// `InvalidConfig` if a setting, the path or the shape of a table is wrong,
-    /// `Refused` if another version of the layout is in use, `Denied` without
-    /// permission, `Unavailable` if the file stayed locked or the disk failed.
+    /// `Refused` if another version of the layout is in use, or if nothing at all
+    /// can be promised there, `Denied` without permission, `Unavailable` if the
+    /// file stayed locked or the disk failed, or outside a tokio runtime.
     ///
     /// # Cancel safety
     /// Dropping the future may leave the tables created.
     #[cfg(feature = "sqlite")]
     pub async fn sqlite(config: crate::sqlite::SqliteConfig) -> Result<Arc<Self>> {
+        fencelock_core::check_runtime()?;
         let store = Arc::new(crate::sqlite::Store::open(config).await?);
         Ok(Self::on(Arc::<crate::sqlite::Store>::clone(&store), Kind::Sqlite(store)))
     }

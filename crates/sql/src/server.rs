@@ -157,7 +157,7 @@ pub(crate) fn invalid(message: &'static str) -> Error {
 
 /// The setters and the `Debug` of a config that is a [`Server`] and something more.
 macro_rules! server_config {
-    ($config:ident, $scheme:literal) => {
+    ($config:ident) => {
         impl $config {
             /// Who to connect as.
             #[must_use]

@@ -2,8 +2,8 @@
 
 use crate::server::{Server, Tls, server_config};
 use fencelock_core::{EngineUrl, Result};
-use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::ConnectOptions as _;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 const POOLERS: [&str; 3] = ["detect", "none", "transaction"];
 
@@ -38,7 +38,7 @@ pub struct PostgresConfig {
     pub(crate) pooler: Pooler,
 }
 
-server_config!(PostgresConfig, "postgres");
+server_config!(PostgresConfig);
 
 impl PostgresConfig {
     /// The database on the host, with the defaults.

@@ -33,9 +33,9 @@ type Names = HashMap<String, Vec<Weak<Notify>>>;
 
 /// The channel of a table. Longer ones than 63 bytes are cut by the server, so it is hashed (FNV-1a).
 pub(crate) fn channel(table: &str) -> String {
-    let hash = table.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let hash = table
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
     format!("fencelock_{hash:016x}")
 }
 

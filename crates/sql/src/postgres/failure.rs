@@ -18,16 +18,16 @@ pub(crate) fn failure(cause: sqlx::Error) -> Failure {
 fn of_code(code: &str) -> Failure {
     use ErrorKind::{Denied, Engine, InvalidConfig, Unavailable};
     match code {
-        "40001" | "40P01" => {
-            Failure::new(Unavailable, "other transactions were in the way, again and again").not_done().because(Cause::Conflict)
-        }
-        "55P03" => {
-            Failure::new(Unavailable, "another transaction has the lock's row to itself").not_done().because(Cause::Locked)
-        }
+        "40001" | "40P01" => Failure::new(Unavailable, "other transactions were in the way, again and again")
+            .not_done()
+            .because(Cause::Conflict),
+        "55P03" => Failure::new(Unavailable, "another transaction has the lock's row to itself")
+            .not_done()
+            .because(Cause::Locked),
         "57014" => Failure::new(Unavailable, "the server cancelled the statement").not_done(),
-        "25006" => {
-            Failure::new(Unavailable, "the server takes no writes: it is a standby, or was made read-only").not_done().reopen()
-        }
+        "25006" => Failure::new(Unavailable, "the server takes no writes: it is a standby, or was made read-only")
+            .not_done()
+            .reopen(),
         // While it ends nobody knows whether what it was doing was kept.
         "57P01" | "57P02" | "57P05" => {
             Failure::new(Unavailable, "the server ended the connection").reopen().because(Cause::Broken)
@@ -39,11 +39,15 @@ fn of_code(code: &str) -> Failure {
         "42P01" | "3F000" => Failure::new(Engine, "the table is gone").not_done().because(Cause::NoTable),
         "42703" | "42804" | "42P10" => Failure::new(Engine, "the table has another shape").not_done(),
         // A cached plan does not fit the table any more, or the session is not the one that prepared it.
-        "0A000" | "26000" => Failure::new(Unavailable, "the prepared statement is gone").not_done().reopen().because(Cause::Broken),
+        "0A000" | "26000" => {
+            Failure::new(Unavailable, "the prepared statement is gone").not_done().reopen().because(Cause::Broken)
+        }
         _ => match code.get(..2) {
             Some("08") => Failure::new(Unavailable, "the connection is gone").reopen().because(Cause::Broken),
             Some("28") => Failure::new(Denied, "the server does not let this user in").not_done().reopen(),
-            Some("53" | "58") => Failure::new(Unavailable, "the server lacks space or memory, or its disk fails").not_done(),
+            Some("53" | "58") => {
+                Failure::new(Unavailable, "the server lacks space or memory, or its disk fails").not_done()
+            }
             Some("22" | "23") => Failure::new(Engine, "a value does not fit the table").not_done(),
             _ => Failure::new(Engine, format!("PostgreSQL failed with {code}")),
         },

@@ -88,8 +88,7 @@ impl PostgresGate {
         };
         ensured.await.map_err(|failure| failure.at("postgres", "connect").error)?;
         let statement = |sql: &str| Statement::new(sql.replace("{fences}", &quoted(table, '"')));
-        let (enter, newest) =
-            (statement(include_str!("sql/enter.sql")), statement(include_str!("sql/newest.sql")));
+        let (enter, newest) = (statement(include_str!("sql/enter.sql")), statement(include_str!("sql/newest.sql")));
         Ok(Self { own: None, enter, newest })
     }
 

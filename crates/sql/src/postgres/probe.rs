@@ -69,7 +69,8 @@ impl Probe {
             .with_rule(self.full_page_writes())
             .with_rule(self.standbys())
             .with_rule(
-                Rule::new("postgres.clock", Level::Leased).assumed("nobody can probe that the server's clock is not stepped"),
+                Rule::new("postgres.clock", Level::Leased)
+                    .assumed("nobody can probe that the server's clock is not stepped"),
             )
             .with_rule(Rule::new("postgres.disk", Level::Fenced).assumed("the disk keeps what it acknowledged (T4)"))
             .with_rule(self.replicated());

@@ -190,10 +190,7 @@ impl Table {
     }
 
     /// Its columns, and whether it is a table that is written to the log.
-    async fn shape(
-        &self,
-        connection: &mut PgConnection,
-    ) -> Result<(Vec<(String, String, bool, bool)>, bool), Failure> {
+    async fn shape(&self, connection: &mut PgConnection) -> Result<(Vec<(String, String, bool, bool)>, bool), Failure> {
         let statement = Statement::new(include_str!("sql/shape.sql"));
         let name = quoted(&self.name, '"');
         let ready = Ready { statement: &statement, values: vec![Value::Text(Some(&name))], prepared: false };

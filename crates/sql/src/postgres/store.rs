@@ -12,9 +12,7 @@ use crate::pool::Pool;
 use crate::renewals::Renewals;
 use crate::table::{LockTable, Outcome};
 use async_trait::async_trait;
-use fencelock_core::{
-    Attempt, Claim, ClaimId, FencingToken, Guarantees, Hints, HolderInfo, LockName, Moment, Result,
-};
+use fencelock_core::{Attempt, Claim, ClaimId, FencingToken, Guarantees, Hints, HolderInfo, LockName, Moment, Result};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use std::fmt;

@@ -44,14 +44,33 @@ pub(crate) fn unix_now() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX / 4)
 }
 
-/// This boot and time namespace: a namespace shifts boot time by an offset of its own.
+/// This boot, and by how much a time namespace shifts its clock for this process.
+///
+/// By the offset and not by the namespace's number, which the kernel gives out
+/// again as soon as it is free (`time_namespaces(7)`).
 #[cfg(target_os = "linux")]
 fn boot() -> Option<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let boot = boot.trim();
-    let namespace = std::fs::read_link("/proc/self/ns/time").ok();
-    let namespace = namespace.as_deref().and_then(std::path::Path::to_str).unwrap_or("");
-    (!boot.is_empty()).then(|| format!("{boot} {namespace}"))
+    (!boot.is_empty()).then(|| format!("{boot} {}", shift()))
+}
+
+#[cfg(target_os = "linux")]
+fn shift() -> String {
+    let namespace = |name: &str| std::fs::read_link(format!("/proc/self/ns/{name}")).ok();
+    let (own, childrens) = (namespace("time"), namespace("time_for_children"));
+    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    // The offsets are those that children get; between `unshare` and `fork` they are not our own.
+    let shift = (own == childrens).then(|| {
+        offsets
+            .lines()
+            .find_map(|line| line.strip_prefix("boottime"))
+            .map(|shift| shift.split_whitespace().collect::<Vec<_>>().join("."))
+    });
+    match shift {
+        Some(shift) => shift.unwrap_or_else(|| "0.0".to_owned()),
+        None => format!("{own:?}"),
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -67,7 +86,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn linux_counts_in_boot_time_and_names_the_boot() {
         let frame = Frame::here();
-        assert!(frame.is_boot_time() && frame.id().contains("time:["), "{frame:?}");
+        assert!(frame.is_boot_time() && frame.id().ends_with(" 0.0"), "{frame:?}");
         assert_eq!(frame.at(Moment::from_nanos(5_999)), 5);
     }
 

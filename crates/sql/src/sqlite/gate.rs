@@ -41,6 +41,9 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// # }
 /// ```
 ///
+/// A savepoint that is rolled back takes the entering back with it: enter in the
+/// transaction itself, not in a savepoint of it.
+///
 /// The table is `fencelock_fences`, and lies in the file of the data.
 pub struct SqliteGate {
     own: Option<SqlitePool>,
@@ -51,11 +54,13 @@ impl SqliteGate {
     /// [`transaction`](Self::transaction). File and table are made if there are none.
     ///
     /// # Errors
-    /// `InvalidConfig` if there is another table of that name; otherwise what SQLite failed with.
+    /// `InvalidConfig` if there is another table of that name, `Unavailable`
+    /// outside a tokio runtime; otherwise what SQLite failed with.
     ///
     /// # Cancel safety
     /// Dropping the future may leave file and table created.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
+        fencelock_core::check_runtime()?;
         let path = std::path::absolute(path.as_ref())
             .map_err(|e| Error::new(ErrorKind::InvalidConfig, "the path cannot be made absolute").with_source(e))?;
         let options = SqliteConnectOptions::new()

@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::frame::Frame;
 use super::probe::Probe;
 use super::schema;
-use fencelock_core::{Error, ErrorKind, Guarantees, Result};
+use fencelock_core::{Error, ErrorKind, Guarantees, Level, Result};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, SqliteConnection};
 use std::path::{Path, PathBuf};
@@ -30,8 +30,18 @@ pub(crate) struct Opened {
     identity: Option<Identity>,
 }
 
+/// Which file the path leads to, which log lies beside it, and how many names the
+/// file has. While a connection is open none of these changes of itself: another
+/// log means that somebody deleted ours, and another name may have a log of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    file: Inode,
+    log: Option<Inode>,
+    names: u64,
+}
+
 /// Device and inode.
-type Identity = (u64, u64);
+type Inode = (u64, u64);
 
 impl Opening {
     /// Opens the first connection.
@@ -41,7 +51,9 @@ impl Opening {
             .map_err(|e| Error::new(ErrorKind::InvalidConfig, "the path cannot be made absolute").with_source(e))?;
         let frame = Frame::here();
         let (opened, probe) = within(&config, open(&config, &frame, &path, true)).await?;
-        let guarantees = Mutex::new(Arc::new(probe.guarantees(&config)?));
+        let guarantees = probe.guarantees(&config)?;
+        guarantees.require(Level::Advisory)?;
+        let guarantees = Mutex::new(Arc::new(guarantees));
         Ok((Self { config, frame, path, guarantees }, opened, probe.file))
     }
 
@@ -56,8 +68,10 @@ impl Opening {
             _ => e,
         })?;
         let found = Arc::new(probe.guarantees(&self.config)?);
+        // Kept all the same, so that whoever asks sees why nothing is locked any more.
+        let given = found.require(Level::Advisory);
         *self.guarantees.lock().unwrap_or_else(PoisonError::into_inner) = found;
-        Ok(opened)
+        given.map(|()| opened)
     }
 
     pub(crate) fn guarantees(&self) -> Arc<Guarantees> {
@@ -168,7 +182,11 @@ fn is_denied(path: &Path) -> bool {
 #[cfg(unix)]
 fn identity(path: &Path) -> Option<Identity> {
     use std::os::unix::fs::MetadataExt as _;
-    path.metadata().ok().map(|found| (found.dev(), found.ino()))
+    let found = path.metadata().ok()?;
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let log = Path::new(&log).metadata().ok().map(|log| (log.dev(), log.ino()));
+    Some(Identity { file: (found.dev(), found.ino()), log, names: found.nlink() })
 }
 
 #[cfg(not(unix))]

@@ -1,2 +1,2 @@
 -- ?1 resource
-SELECT fence FROM fencelock_fences WHERE resource = ?1
+SELECT fence FROM main.fencelock_fences WHERE resource = ?1

@@ -1,0 +1,227 @@
+//! The gate before data in MySQL or MariaDB.
+
+use super::failure::failure;
+use super::schema::{Table, make};
+use super::statement::{Statement, Value};
+use crate::server::{check_table, quoted};
+use fencelock_core::{Admission, Error, ErrorKind, FencingToken, Gate, LockName, Result, Stale};
+use sqlx::mysql::{MySqlConnection, MySqlPool};
+use sqlx::{Connection as _, MySql, Row as _, Transaction};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+/// Checks tokens in the transaction that reads and writes the data.
+///
+/// [`enter`](Gate::enter) raises the resource's largest token in the caller's
+/// own transaction, and so locks the resource's row until it ends. From there to
+/// the commit nobody else can enter, so what is read is current and what is
+/// written is covered. Enter first, then read.
+///
+/// ```no_run
+/// # async fn example(pool: sqlx::MySqlPool, token: fencelock_core::FencingToken) -> Result<(), Box<dyn std::error::Error>> {
+/// use fencelock_core::Admission;
+/// use fencelock_sql::mysql::MySqlGate;
+///
+/// let gate = MySqlGate::open(pool).await?;
+/// match gate.transaction("orders/1001", token).await? {
+///     Admission::Admitted(mut pass) => {
+///         sqlx::query("UPDATE orders SET state = 'paid' WHERE id = 1001").execute(&mut *pass).await?;
+///         pass.commit().await?;
+///     }
+///     Admission::Stale(stale) => println!("{stale}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The table is `fencelock_fences` unless named otherwise, in the database of the data.
+pub struct MySqlGate {
+    own: Option<MySqlPool>,
+    enter: Statement,
+    newest: Statement,
+}
+
+impl MySqlGate {
+    /// The gate of the database that `pool` connects to, for
+    /// [`transaction`](Self::transaction). The table is made if there is none.
+    ///
+    /// # Errors
+    /// `InvalidConfig` if there is another table of that name; `Denied`, with the
+    /// statement that makes it, if it may not be made; otherwise what the database failed with.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave the table created.
+    pub async fn open(pool: MySqlPool) -> Result<Self> {
+        let mut connection = pool.acquire().await.map_err(failed)?;
+        let gate = Self::create(&mut connection).await?;
+        drop(connection);
+        Ok(Self { own: Some(pool), ..gate })
+    }
+
+    /// The gate of the database that `connection` leads to, for transactions of
+    /// the caller's own. The table is made if there is none.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave the table created.
+    pub async fn create(connection: &mut MySqlConnection) -> Result<Self> {
+        Self::create_named(connection, "fencelock_fences").await
+    }
+
+    /// The same with a table of another name, which may have its schema before it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave the table created.
+    pub async fn create_named(connection: &mut MySqlConnection, table: &str) -> Result<Self> {
+        check_table(table)?;
+        let fences = Table::fences(table);
+        let ensured = async {
+            if !fences.exists(connection).await? {
+                make(connection, &fences, true, &format!("{};", fences.ddl())).await?;
+            }
+            fences.verify(connection).await
+        };
+        ensured.await.map_err(|failure| failure.at("mysql", "connect").error)?;
+        let statement = |sql: &str| Statement::new(&sql.replace("{fences}", &quoted(table, '`')));
+        let (enter, newest) = (statement(include_str!("sql/enter.sql")), statement(include_str!("sql/entered.sql")));
+        Ok(Self { own: None, enter, newest })
+    }
+
+    /// Begins a transaction that has entered `resource` with `token`.
+    ///
+    /// # Errors
+    /// `InvalidName` if the resource's name breaks the rules of lock names,
+    /// `Unsupported` if the gate was not made by [`open`](Self::open),
+    /// otherwise what the database failed with.
+    ///
+    /// # Cancel safety
+    /// Dropping the future rolls back.
+    pub async fn transaction(&self, resource: &str, token: FencingToken) -> Result<Admission<MySqlTransaction>> {
+        let Some(own) = &self.own else {
+            let message = "this gate has no connections of its own: make it with `MySqlGate::open`";
+            return Err(Error::new(ErrorKind::Unsupported, message).with_engine("mysql").with_operation("enter"));
+        };
+        let mut transaction = own.begin().await.map_err(failed)?;
+        Ok(match self.pass(&mut transaction, resource, token).await? {
+            None => Admission::Admitted(MySqlTransaction { transaction }),
+            Some(stale) => Admission::Stale(stale),
+        })
+    }
+
+    async fn pass(
+        &self,
+        connection: &mut MySqlConnection,
+        resource: &str,
+        token: FencingToken,
+    ) -> Result<Option<Stale>> {
+        let resource = LockName::new(resource)?;
+        let resource = Value::Bytes(resource.as_str().as_bytes());
+        let enter = self.enter.with(vec![resource, Value::Number(token.as_i64())]);
+        enter.run(connection).await.map_err(failed)?;
+        // It raises and never lowers, and does not tell which: the row does, which is locked now.
+        let rows = self.newest.with(vec![resource]).rows(connection).await.map_err(failed)?;
+        let newest: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(failed)?;
+        let newest = FencingToken::new(u64::try_from(newest).unwrap_or(0));
+        Ok((newest != token).then(|| Stale::new(newest)))
+    }
+}
+
+impl Gate for MySqlGate {
+    /// A connection in a transaction begun through sqlx: `&mut *transaction`.
+    type Scope<'s> = &'s mut MySqlConnection;
+    type Pass<'s> = MySqlPass<'s>;
+
+    /// # Errors
+    /// `Unsupported` outside a transaction: the check would end before the write that it is for.
+    async fn enter<'s>(
+        &'s self,
+        scope: &'s mut MySqlConnection,
+        resource: &'s str,
+        token: FencingToken,
+    ) -> Result<Admission<MySqlPass<'s>>> {
+        if !scope.is_in_transaction() {
+            let message = "a gate is entered inside a transaction, begun with sqlx's `begin` or `begin_with`";
+            return Err(Error::new(ErrorKind::Unsupported, message).with_engine("mysql").with_operation("enter"));
+        }
+        Ok(match self.pass(scope, resource, token).await? {
+            None => Admission::Admitted(MySqlPass { connection: scope }),
+            Some(stale) => Admission::Stale(stale),
+        })
+    }
+}
+
+fn failed(cause: sqlx::Error) -> Error {
+    failure(cause).at("mysql", "enter").error
+}
+
+/// The way to the data in the caller's own transaction. Commit that transaction to keep what was written.
+#[derive(Debug)]
+pub struct MySqlPass<'s> {
+    connection: &'s mut MySqlConnection,
+}
+
+impl Deref for MySqlPass<'_> {
+    type Target = MySqlConnection;
+
+    fn deref(&self) -> &MySqlConnection {
+        self.connection
+    }
+}
+
+impl DerefMut for MySqlPass<'_> {
+    fn deref_mut(&mut self) -> &mut MySqlConnection {
+        self.connection
+    }
+}
+
+/// A transaction that has entered, and the way to the data.
+///
+/// # Drop
+/// Rolls back, the entering too.
+pub struct MySqlTransaction {
+    transaction: Transaction<'static, MySql>,
+}
+
+impl MySqlTransaction {
+    /// Keeps what was written.
+    ///
+    /// # Errors
+    /// `Unavailable` if it is not known to be kept; otherwise what the database failed with.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may or may not commit.
+    pub async fn commit(self) -> Result<()> {
+        self.transaction.commit().await.map_err(|e| failure(e).at("mysql", "commit").error)
+    }
+}
+
+impl Deref for MySqlTransaction {
+    type Target = MySqlConnection;
+
+    fn deref(&self) -> &MySqlConnection {
+        &self.transaction
+    }
+}
+
+impl DerefMut for MySqlTransaction {
+    fn deref_mut(&mut self) -> &mut MySqlConnection {
+        &mut self.transaction
+    }
+}
+
+impl fmt::Debug for MySqlTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MySqlTransaction").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for MySqlGate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MySqlGate").field("own", &self.own.is_some()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,18 @@
+//! MySQL and MariaDB.
+
+mod config;
+mod failure;
+mod gate;
+mod opening;
+mod probe;
+mod renew;
+mod schema;
+mod statement;
+mod store;
+mod transaction;
+
+pub use crate::server::Tls;
+pub use config::MySqlConfig;
+pub use gate::{MySqlGate, MySqlPass, MySqlTransaction};
+
+pub(crate) use store::Store;

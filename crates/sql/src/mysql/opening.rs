@@ -1,0 +1,96 @@
+//! Connections that are alike: set up, verified and probed each time.
+
+use super::MySqlConfig;
+use super::failure::failure;
+use super::probe::Probe;
+use super::schema::Schema;
+use crate::failure::Failure;
+use crate::pool::Opens;
+use async_trait::async_trait;
+use fencelock_core::{Error, ErrorKind, Guarantees, Result};
+use sqlx::mysql::MySqlConnection;
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub(crate) struct Opening {
+    pub(crate) config: MySqlConfig,
+    pub(crate) schema: Schema,
+    guarantees: Mutex<Arc<Guarantees>>,
+}
+
+impl Opening {
+    /// Opens the first connection.
+    pub(crate) async fn first(config: MySqlConfig) -> Result<(Self, MySqlConnection)> {
+        config.server.check().map_err(|e| e.with_engine("mysql"))?;
+        let schema = Schema::new(&config.server.table);
+        // Tables may have to be made, by several clients at once.
+        let limit = config.server.request_timeout * 3;
+        let opened = tokio::time::timeout(limit, async {
+            let mut connection = config.options().connect().await.map_err(failure)?;
+            let probe = Probe::run(&mut connection).await.map_err(failure)?;
+            set_up(&mut connection, &config, &probe).await?;
+            schema.ensure(&mut connection, config.server.create).await?;
+            Ok::<_, Failure>((connection, probe))
+        });
+        let (connection, probe) = match opened.await {
+            Ok(opened) => opened.map_err(told)?,
+            Err(_) => return Err(told(Failure::no_answer(limit))),
+        };
+        let guarantees = Mutex::new(Arc::new(probe.guarantees(&config)?));
+        Ok((Self { config, schema, guarantees }, connection))
+    }
+
+    pub(crate) fn guarantees(&self) -> Arc<Guarantees> {
+        Arc::clone(&self.guarantees.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[async_trait]
+impl Opens for Opening {
+    type Connection = MySqlConnection;
+
+    async fn open(&self) -> Result<MySqlConnection> {
+        let opened = async {
+            let mut connection = self.config.options().connect().await.map_err(failure)?;
+            let probe = Probe::run(&mut connection).await.map_err(failure)?;
+            set_up(&mut connection, &self.config, &probe).await?;
+            self.schema.check_layout(&mut connection).await?;
+            Ok::<_, Failure>((connection, probe))
+        };
+        let (connection, probe) = opened.await.map_err(|failure| {
+            let error = told(failure);
+            match error.kind() {
+                // It was right once, so it may be again: a database that is being restored, say.
+                ErrorKind::InvalidConfig | ErrorKind::Engine => {
+                    Error::new(ErrorKind::Unavailable, error.message().to_owned()).with_engine("mysql")
+                }
+                _ => error,
+            }
+        })?;
+        if probe.is_read_only() {
+            let message = "the server takes no writes: it is a replica, or was made read-only";
+            return Err(Error::new(ErrorKind::Unavailable, message).with_engine("mysql"));
+        }
+        let found = Arc::new(probe.guarantees(&self.config)?);
+        *self.guarantees.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        Ok(connection)
+    }
+}
+
+fn told(failure: Failure) -> Error {
+    failure.at("mysql", "connect").error
+}
+
+/// What reads void ids has to see the newest, which `InnoDB` does for writes under
+/// REPEATABLE READ. Rows of others are waited for as shortly as MySQL can, a
+/// second; and where the server can bound a statement, it does.
+async fn set_up(connection: &mut MySqlConnection, config: &MySqlConfig, probe: &Probe) -> Result<(), Failure> {
+    let mut sql = String::from(
+        "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET SESSION autocommit = 1, \
+         innodb_lock_wait_timeout = 1, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,PIPES_AS_CONCAT'",
+    );
+    if probe.is_mariadb() {
+        sql.push_str(&format!(", max_statement_time = {}", config.server.request_timeout.as_secs_f64()));
+    }
+    connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.map(drop).map_err(failure)
+}

@@ -1,0 +1,206 @@
+//! The tables: made where they may be, and verified at every connect.
+
+use super::failure::failure;
+use super::statement::{Statement, Value};
+use crate::failure::{Cause, Failure};
+use crate::server::quoted;
+use fencelock_core::ErrorKind;
+use sqlx::mysql::MySqlConnection;
+use sqlx::{AssertSqlSafe, Executor as _, Row as _};
+
+/// Versions of the layout that differ must not lock in one table.
+const LAYOUT: i64 = 1;
+
+/// Name, type, length in bytes (0 if it does not matter), NOT NULL, and whether it is the primary key.
+type Column = (&'static str, &'static str, i64, bool, bool);
+
+pub(crate) struct Table {
+    pub(crate) name: String,
+    ddl: String,
+    columns: &'static [Column],
+}
+
+const META: &[Column] = &[("name", "varbinary", 64, true, true), ("value", "bigint", 0, true, false)];
+const VOIDS: &[Column] = &[("claim_id", "varbinary", 16, true, true), ("expires_at", "bigint", 0, true, false)];
+const FENCES: &[Column] = &[("resource", "varbinary", 512, true, true), ("fence", "bigint", 0, true, false)];
+const LOCKS: &[Column] = &[
+    ("name", "varbinary", 512, true, true),
+    ("claim_id", "varbinary", 16, true, false),
+    ("token", "bigint", 0, true, false),
+    ("expires_at", "bigint", 0, true, false),
+    ("ttl", "bigint", 0, true, false),
+    ("holder", "mediumtext", 0, true, false),
+    ("note", "mediumtext", 0, false, false),
+    ("acquired_at", "bigint", 0, true, false),
+];
+
+/// The tables of one lock table's name.
+pub(crate) struct Schema {
+    locks: Table,
+    voids: Table,
+    meta: Table,
+}
+
+impl Schema {
+    pub(crate) fn new(table: &str) -> Self {
+        let (voids, meta) = (format!("{table}_voids"), format!("{table}_meta"));
+        Self {
+            locks: Table::new(table.to_owned(), "{locks}", include_str!("sql/locks.sql"), LOCKS),
+            voids: Table::new(voids, "{voids}", include_str!("sql/voids.sql"), VOIDS),
+            meta: Table::new(meta, "{meta}", include_str!("sql/meta.sql"), META),
+        }
+    }
+
+    pub(crate) fn table(&self) -> &str {
+        &self.locks.name
+    }
+
+    /// A statement on these tables.
+    pub(crate) fn statement(&self, sql: &str) -> Statement {
+        Statement::new(&self.fill(sql))
+    }
+
+    fn fill(&self, sql: &str) -> String {
+        sql.replace("{now}", include_str!("sql/now.sql").trim())
+            .replace("{locks}", &quoted(&self.locks.name, '`'))
+            .replace("{voids}", &quoted(&self.voids.name, '`'))
+            .replace("{meta}", &quoted(&self.meta.name, '`'))
+    }
+
+    /// Makes and verifies what the engine needs; the version first, so that nothing is added to a foreign layout.
+    pub(crate) async fn ensure(&self, connection: &mut MySqlConnection, create: bool) -> Result<(), Failure> {
+        let tables = [&self.meta, &self.locks, &self.voids];
+        let rows = [self.fill(include_str!("sql/layout.sql")), self.fill(include_str!("sql/ground.sql"))];
+        let mut statements: Vec<_> = tables.iter().map(|table| format!("{};", table.ddl)).collect();
+        statements.extend(rows.iter().map(|row| format!("{};", row.trim())));
+        let statements = statements.join("\n");
+        for (n, table) in tables.into_iter().enumerate() {
+            if !table.exists(connection).await? {
+                make(connection, table, create, &statements).await?;
+            }
+            if n == 0 {
+                if self.layout(connection).await?.is_none() {
+                    run(connection, rows.first()).await.map_err(failure)?;
+                }
+                self.check_layout(connection).await?;
+            }
+            table.verify(connection).await?;
+        }
+        // The floor is there from the start: a row that is not there cannot be locked without its neighbours.
+        let sql = self.fill("SELECT 1 FROM {locks} WHERE name = ''");
+        if connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(sql))).await.map_err(failure)?.is_empty() {
+            run(connection, rows.last()).await.map_err(failure)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn check_layout(&self, connection: &mut MySqlConnection) -> Result<(), Failure> {
+        let version = self.layout(connection).await?;
+        if version == Some(LAYOUT) {
+            return Ok(());
+        }
+        let found = version.map_or_else(|| "not there".to_owned(), |version| format!("version {version}"));
+        let message = format!(
+            "the layout of the tables is {found}, and this program's is version {LAYOUT}: two versions that disagree \
+             must not both lock; use one version, or another `table`"
+        );
+        Err(Failure::new(ErrorKind::Refused, message))
+    }
+
+    async fn layout(&self, connection: &mut MySqlConnection) -> Result<Option<i64>, Failure> {
+        let sql = self.fill("SELECT value FROM {meta} WHERE name = 'layout'");
+        let rows = connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(sql))).await.map_err(failure)?;
+        rows.first().map(|row| row.try_get(0)).transpose().map_err(failure)
+    }
+}
+
+async fn run(connection: &mut MySqlConnection, sql: Option<&String>) -> sqlx::Result<()> {
+    let sql = sql.cloned().unwrap_or_default();
+    connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.map(drop)
+}
+
+/// Makes a table, beside others who may do the same.
+pub(crate) async fn make(
+    connection: &mut MySqlConnection,
+    table: &Table,
+    create: bool,
+    statements: &str,
+) -> Result<(), Failure> {
+    let told = |kind, why: &str| {
+        let message = format!("`{}` does not exist and {why}; whoever may runs:\n{statements}", table.name);
+        Failure::new(kind, message)
+    };
+    if !create {
+        return Err(told(ErrorKind::InvalidConfig, "is not to be created"));
+    }
+    match run(connection, Some(&table.ddl)).await.map_err(failure) {
+        Err(failure) if failure.error.kind() == ErrorKind::Denied => {
+            Err(told(ErrorKind::Denied, "this user may not create it"))
+        }
+        Err(failure) if failure.cause == Cause::NoTable || failure.error.kind() == ErrorKind::InvalidConfig => {
+            Err(told(ErrorKind::InvalidConfig, "neither does its database"))
+        }
+        made => made,
+    }
+}
+
+impl Table {
+    fn new(name: String, place: &str, ddl: &str, columns: &'static [Column]) -> Self {
+        let ddl = ddl.trim().replace(place, &quoted(&name, '`'));
+        Self { name, ddl, columns }
+    }
+
+    pub(crate) fn fences(name: &str) -> Self {
+        Self::new(name.to_owned(), "{fences}", include_str!("sql/fences.sql"), FENCES)
+    }
+
+    pub(crate) fn ddl(&self) -> &str {
+        &self.ddl
+    }
+
+    pub(crate) async fn exists(&self, connection: &mut MySqlConnection) -> Result<bool, Failure> {
+        Ok(!self.shape(connection).await?.0.is_empty())
+    }
+
+    pub(crate) async fn verify(&self, connection: &mut MySqlConnection) -> Result<(), Failure> {
+        let (found, transactional) = self.shape(connection).await?;
+        let same = found.len() == self.columns.len()
+            && found.iter().zip(self.columns).all(|(found, (name, kind, length, not_null, key))| {
+                let long_enough = *length == 0 || found.2 == *length;
+                (found.0.as_str(), found.1.as_str(), long_enough, found.3, found.4)
+                    == (*name, *kind, true, *not_null, *key)
+            });
+        if same && transactional {
+            return Ok(());
+        }
+        let message = format!(
+            "`{}` is not the table that this version needs: move it away while no lock is held, or name another \
+             `table`; it is made by:\n{};",
+            self.name, self.ddl
+        );
+        Err(Failure::new(ErrorKind::InvalidConfig, message))
+    }
+
+    /// Its columns, and whether it is a table of `InnoDB`.
+    #[allow(clippy::type_complexity, reason = "as the columns above")]
+    async fn shape(
+        &self,
+        connection: &mut MySqlConnection,
+    ) -> Result<(Vec<(String, String, i64, bool, bool)>, bool), Failure> {
+        let (schema, name) =
+            self.name.split_once('.').map_or((None, &*self.name), |(schema, name)| (Some(schema), name));
+        let statement = Statement::new(include_str!("sql/shape.sql"));
+        let rows = statement.with(vec![Value::Text(schema), Value::Text(Some(name))]).rows(connection).await;
+        let mut transactional = true;
+        let mut columns = Vec::new();
+        for row in rows.map_err(failure)? {
+            let column = (|| {
+                let (not_null, key): (i64, i64) = (row.try_get(3)?, row.try_get(4)?);
+                transactional &= row.try_get::<i64, _>(5)? != 0;
+                Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, not_null != 0, key != 0))
+            })();
+            columns.push(column.map_err(failure)?);
+        }
+        Ok((columns, transactional))
+    }
+}

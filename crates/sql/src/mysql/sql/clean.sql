@@ -1,0 +1,1 @@
+DELETE FROM {voids} WHERE expires_at <= {now} LIMIT 1000

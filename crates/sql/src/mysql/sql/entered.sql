@@ -1,0 +1,2 @@
+-- $1 resource
+SELECT fence FROM {fences} WHERE resource = $1 FOR UPDATE

@@ -1,0 +1,1 @@
+INSERT IGNORE INTO {meta} (name, value) VALUES ('layout', 1)

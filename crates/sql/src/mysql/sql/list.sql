@@ -1,0 +1,5 @@
+-- $1 prefix
+SELECT name, claim_id, token, expires_at, holder, note, acquired_at, {now} AS now
+FROM {locks}
+WHERE name >= $1 AND LEFT(name, LENGTH($1)) = $1 AND expires_at > {now}
+ORDER BY name

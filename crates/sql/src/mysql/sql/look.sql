@@ -1,0 +1,4 @@
+-- $1 name, $2 claim
+SELECT {now} AS now, l.claim_id, l.expires_at, l.holder,
+  EXISTS (SELECT 1 FROM {voids} AS v WHERE v.claim_id = $2) + 0 AS voided
+FROM (SELECT 1 AS one) AS n LEFT JOIN {locks} AS l ON l.name = $1

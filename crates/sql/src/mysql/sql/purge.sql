@@ -1,0 +1,3 @@
+-- $1 for how long a lock must have been free
+DELETE d FROM {locks} AS d FORCE INDEX (PRIMARY)
+WHERE d.name IN ({names}) AND d.acquired_at <= {now} - $1 AND d.expires_at <= {now} - $1

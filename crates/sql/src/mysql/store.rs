@@ -1,0 +1,312 @@
+//! The statements on the lock table.
+
+use super::MySqlConfig;
+use super::failure::failure;
+use super::opening::Opening;
+use super::renew::Renewer;
+use super::statement::{Asks, Statement, Value};
+use crate::failure::{Cause, Failure};
+use crate::micros::{in_micros, micros};
+use crate::pool::{Pool, Seat};
+use crate::renewals::Renewals;
+use crate::table::{LockTable, Outcome};
+use async_trait::async_trait;
+use fencelock_core::{Attempt, Claim, ClaimId, FencingToken, Guarantees, Hints, HolderInfo, LockName, Moment, Result};
+use sqlx::Row as _;
+use sqlx::mysql::{MySqlQueryResult, MySqlRow};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A void outlasts any statement that may still be on its way.
+const VOID: Duration = Duration::from_secs(60);
+/// When to look again for a lock whose row another transaction has to itself.
+const AGAIN: Duration = Duration::from_millis(100);
+/// How many rows are dropped by one statement.
+const ROWS: usize = 64;
+
+/// The lock table of one database.
+pub(crate) struct Store {
+    opening: Arc<Opening>,
+    commands: Pool<Opening>,
+    renewals: Arc<Renewals<Renewer>>,
+    statements: Statements,
+}
+
+struct Statements {
+    acquire: Statement,
+    insert: Statement,
+    look: Statement,
+    free: Statement,
+    force: Statement,
+    void: Statement,
+    clean: Statement,
+    list: Statement,
+    inspect: Statement,
+    newest: Statement,
+    idle: Statement,
+    floor: Statement,
+    purge: Statement,
+    lock: Statement,
+    locked: Statement,
+}
+
+impl Store {
+    pub(crate) async fn open(config: MySqlConfig) -> Result<Arc<Self>> {
+        let (opening, first) = Opening::first(config).await?;
+        let opening = Arc::new(opening);
+        let server = &opening.config.server;
+        let limit = server.request_timeout;
+        let renewals = Renewals::new(Renewer::new(Pool::new(Arc::clone(&opening), 1, None, limit)));
+        let commands = Pool::new(Arc::clone(&opening), server.connections, Some(first), limit);
+        let sql = |text| opening.schema.statement(text);
+        let names: Vec<_> = (2..2 + ROWS).map(|n| format!("${n}")).collect();
+        let statements = Statements {
+            acquire: sql(include_str!("sql/acquire.sql")),
+            insert: sql(include_str!("sql/insert.sql")),
+            look: sql(include_str!("sql/look.sql")),
+            free: sql(include_str!("sql/free.sql")),
+            force: sql(include_str!("sql/force.sql")),
+            void: sql(include_str!("sql/void.sql")),
+            clean: sql(include_str!("sql/clean.sql")),
+            list: sql(include_str!("sql/list.sql")),
+            inspect: sql(include_str!("sql/inspect.sql")),
+            newest: sql(include_str!("sql/newest.sql")),
+            idle: sql(include_str!("sql/idle.sql")),
+            floor: sql(include_str!("sql/floor.sql")),
+            purge: sql(&include_str!("sql/purge.sql").replace("{names}", &names.join(", "))),
+            lock: sql(include_str!("sql/lock.sql")),
+            locked: sql(include_str!("sql/locked.sql")),
+        };
+        Ok(Arc::new(Self { opening, commands, renewals, statements }))
+    }
+
+    pub(crate) fn lock_statements(&self) -> (&Statement, &Statement) {
+        (&self.statements.lock, &self.statements.locked)
+    }
+
+    pub(crate) fn least_token(&self) -> i64 {
+        self.opening.config.server.least_token()
+    }
+
+    async fn rows(
+        &self,
+        operation: &'static str,
+        statement: &Statement,
+        values: Vec<Value<'_>>,
+    ) -> Result<Vec<MySqlRow>> {
+        let outcome = self.commands.seat().await?.send(Asks(statement.with(values))).await;
+        outcome.map_err(|failure| failure.at("mysql", operation).into())
+    }
+
+    async fn run(
+        &self,
+        operation: &'static str,
+        statement: &Statement,
+        values: Vec<Value<'_>>,
+    ) -> Result<MySqlQueryResult> {
+        let outcome = self.commands.seat().await?.send(statement.with(values)).await;
+        outcome.map_err(|failure| failure.at("mysql", operation).into())
+    }
+
+    /// Sends a statement that takes the lock: its token, if it did.
+    async fn take(
+        seat: Seat<'_, Opening>,
+        claim: &Claim,
+        statement: &Statement,
+        values: Vec<Value<'_>>,
+    ) -> Result<Took, Failure> {
+        let sent_at = claim.now();
+        let request = claim.request();
+        match seat.send(statement.with(values)).await {
+            Ok(done) => {
+                request.answered();
+                let token = done.last_insert_id();
+                Ok(match (done.rows_affected(), token) {
+                    (0, _) => Took::NoRow,
+                    (_, 0) => Took::Not,
+                    _ => Took::Lock(sent_at, FencingToken::new(token)),
+                })
+            }
+            Err(failure) => {
+                if failure.not_done {
+                    request.answered();
+                }
+                match failure.cause {
+                    Cause::Duplicate => Ok(Took::Not),
+                    Cause::Locked => Ok(Took::Locked),
+                    _ => Err(failure),
+                }
+            }
+        }
+    }
+}
+
+/// What became of a statement that takes the lock.
+enum Took {
+    Lock(Moment, FencingToken),
+    /// There is a row, which it did not take.
+    Not,
+    /// There is no row that it could take.
+    NoRow,
+    /// Another transaction has the row to itself.
+    Locked,
+}
+
+#[async_trait]
+impl LockTable for Store {
+    fn engine(&self) -> &'static str {
+        "mysql"
+    }
+
+    fn name(&self) -> &str {
+        self.opening.schema.table()
+    }
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        self.opening.guarantees()
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        None
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Outcome> {
+        let id = claim.id().to_bytes();
+        let values = vec![
+            Value::Bytes(claim.name().as_str().as_bytes()),
+            Value::Bytes(&id),
+            Value::Number(self.least_token()),
+            Value::Number(in_micros(claim.server_ttl())),
+            Value::Text(Some(claim.holder())),
+            Value::Text(claim.note().map(|note| &**note)),
+        ];
+        // The row that is there, and else a new one.
+        for statement in [&self.statements.acquire, &self.statements.insert] {
+            let seat = self.commands.seat().await?;
+            match Self::take(seat, claim, statement, values.clone()).await {
+                Ok(Took::Lock(sent_at, token)) => return Ok(Outcome::Granted(sent_at, token)),
+                // Held inside somebody's transaction, or just being taken.
+                Ok(Took::Locked) => return Ok(Outcome::Held(Attempt::contended(Some(AGAIN), None))),
+                Ok(Took::NoRow) => {}
+                Ok(Took::Not) => break,
+                Err(failure) => return Err(failure.at("mysql", "acquire").into()),
+            }
+        }
+        self.look(claim, false).await
+    }
+
+    async fn look(&self, claim: &Claim, _waits: bool) -> Result<Outcome> {
+        let id = claim.id().to_bytes();
+        let values = vec![Value::Bytes(claim.name().as_str().as_bytes()), Value::Bytes(&id)];
+        let rows = self.rows("look", &self.statements.look, values).await?;
+        outcome(&rows, claim).map_err(|e| failure(e).at("mysql", "look").into())
+    }
+
+    async fn renew(&self, claim: &Claim, server_ttl: Duration, at_once: bool) -> Result<bool> {
+        self.renewals.renew(claim, server_ttl, at_once).await
+    }
+
+    async fn free(&self, claim: &Claim, operation: &'static str) -> Result<bool> {
+        let id = claim.id().to_bytes();
+        let values = vec![Value::Bytes(claim.name().as_str().as_bytes()), Value::Bytes(&id)];
+        // Once: a second answer could not tell that the first had freed it.
+        let outcome = self.commands.seat().await?.send_once(self.statements.free.with(values)).await;
+        Ok(outcome.map_err(|failure: Failure| failure.at("mysql", operation))?.rows_affected() > 0)
+    }
+
+    async fn void(&self, claim: &Claim) -> Result<()> {
+        let id = claim.id().to_bytes();
+        let until = in_micros(claim.server_ttl().max(VOID));
+        self.run("void", &self.statements.void, vec![Value::Bytes(&id), Value::Number(until)]).await?;
+        if let Err(e) = self.run("void", &self.statements.clean, Vec::new()).await {
+            tracing::debug!(target: "fencelock", error = %e, "old voids are left for later");
+        }
+        Ok(())
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>> {
+        let rows = self.rows("inspect", &self.statements.inspect, vec![Value::Bytes(name.as_str().as_bytes())]).await?;
+        let held = rows.first().map(holder_info).transpose();
+        Ok(held.map_err(|e| failure(e).at("mysql", "inspect"))?.map(|(_, info)| info))
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>> {
+        let rows = self.rows("list", &self.statements.list, vec![Value::Bytes(prefix.as_bytes())]).await?;
+        let mut held = Vec::new();
+        for row in &rows {
+            let (name, info) = holder_info(row).map_err(|e| failure(e).at("mysql", "list"))?;
+            if let Some(name) = String::from_utf8(name).ok().and_then(|name| LockName::new(name).ok()) {
+                held.push((name, info));
+            }
+        }
+        Ok(held)
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<bool> {
+        let ready = self.statements.force.with(vec![Value::Bytes(name.as_str().as_bytes())]);
+        let outcome = self.commands.seat().await?.send_once(ready).await;
+        Ok(outcome.map_err(|failure: Failure| failure.at("mysql", "force_release"))?.rows_affected() > 0)
+    }
+
+    async fn purge(&self, idle: Duration) -> Result<u64> {
+        let idle = in_micros(idle);
+        let decoded = |e| failure(e).at("mysql", "purge");
+        let newest = self.rows("purge", &self.statements.newest, vec![Value::Number(idle)]).await?;
+        let Some(newest) =
+            newest.first().map(|row| row.try_get::<Option<i64>, _>(0)).transpose().map_err(decoded)?.flatten()
+        else {
+            return Ok(0);
+        };
+        let names = self.rows("purge", &self.statements.idle, vec![Value::Number(idle), Value::Number(newest)]).await?;
+        let names: sqlx::Result<Vec<Vec<u8>>> = names.iter().map(|row| row.try_get(0)).collect();
+        let names = names.map_err(decoded)?;
+        self.run("purge", &self.statements.floor, vec![Value::Number(newest)]).await?;
+        // An acquire that began before the floor was raised may not see it; by then it is answered.
+        tokio::time::sleep(self.opening.config.server.request_timeout).await;
+        let mut dropped = 0;
+        for names in names.chunks(ROWS) {
+            let mut values = vec![Value::Number(idle)];
+            values.extend((0..ROWS).filter_map(|n| names.get(n).or(names.last())).map(|name| Value::Bytes(name)));
+            dropped += self.run("purge", &self.statements.purge, values).await?.rows_affected();
+        }
+        Ok(dropped)
+    }
+}
+
+fn outcome(rows: &[MySqlRow], claim: &Claim) -> sqlx::Result<Outcome> {
+    let Some(row) = rows.first() else { return Ok(Outcome::Open) };
+    if row.try_get::<i64, _>("voided")? != 0 {
+        return Ok(Outcome::Dead { voided: true });
+    }
+    let Some(held_by) = row.try_get::<Option<Vec<u8>>, _>("claim_id")? else { return Ok(Outcome::Open) };
+    let (expires_at, now): (i64, i64) = (row.try_get("expires_at")?, row.try_get("now")?);
+    let free = expires_at <= now;
+    Ok(if held_by == claim.id().to_bytes() {
+        if free { Outcome::Dead { voided: false } } else { Outcome::Open }
+    } else if free {
+        Outcome::Open
+    } else {
+        Outcome::held(micros(expires_at.saturating_sub(now)), row.try_get::<String, _>("holder")?)
+    })
+}
+
+fn holder_info(row: &MySqlRow) -> sqlx::Result<(Vec<u8>, HolderInfo)> {
+    let (expires_at, acquired_at, now): (i64, i64, i64) =
+        (row.try_get("expires_at")?, row.try_get("acquired_at")?, row.try_get("now")?);
+    let token = FencingToken::new(u64::try_from(row.try_get::<i64, _>("token")?).unwrap_or(0));
+    let mut info = HolderInfo::new(row.try_get::<String, _>("holder")?, token)
+        .with_note(row.try_get::<Option<String>, _>("note")?.map(Into::into))
+        .with_remaining(micros(expires_at.saturating_sub(now)))
+        .with_held_for(micros(now.saturating_sub(acquired_at)));
+    if let Ok(id) = row.try_get::<Vec<u8>, _>("claim_id")?.try_into() {
+        info = info.with_claim(ClaimId::from_bytes(id));
+    }
+    Ok((row.try_get("name")?, info))
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("config", &self.opening.config).finish_non_exhaustive()
+    }
+}
