@@ -15,9 +15,11 @@ struct Known {
     connect: Option<Connect>,
 }
 
-const KNOWN: [Known; 5] = [
+const KNOWN: [Known; 7] = [
     Known { schemes: &["memory"], feature: "", connect: Some(|target| Box::pin(ready(memory(target)))) },
     Known { schemes: &["etcd"], feature: "etcd", connect: ETCD },
+    Known { schemes: &["mysql", "mariadb"], feature: "mysql", connect: MYSQL },
+    Known { schemes: &["postgres", "postgresql"], feature: "postgres", connect: POSTGRES },
     Known { schemes: &["sqlite"], feature: "sqlite", connect: SQLITE },
     Known { schemes: &["redis", "rediss", "redis+sentinel", "redis+cluster"], feature: "redis", connect: REDIS },
     Known { schemes: &["zookeeper", "zk"], feature: "zookeeper", connect: ZOOKEEPER },
@@ -65,6 +67,30 @@ async fn etcd(target: Target) -> Result<Arc<dyn DistributedLock>> {
     use fencelock_etcd::{EtcdConfig, EtcdLock};
     let config = EtcdConfig::from_url(&target.url)?.with_attested(target.attest);
     Ok(EtcdLock::connect(config).await?)
+}
+
+#[cfg(feature = "mysql")]
+const MYSQL: Option<Connect> = Some(|target| Box::pin(mysql(target)));
+#[cfg(not(feature = "mysql"))]
+const MYSQL: Option<Connect> = None;
+
+#[cfg(feature = "mysql")]
+async fn mysql(target: Target) -> Result<Arc<dyn DistributedLock>> {
+    use fencelock_sql::{SqlLock, mysql::MySqlConfig};
+    let config = MySqlConfig::from_url(&target.url)?.with_attested(target.attest);
+    Ok(SqlLock::mysql(config).await?)
+}
+
+#[cfg(feature = "postgres")]
+const POSTGRES: Option<Connect> = Some(|target| Box::pin(postgres(target)));
+#[cfg(not(feature = "postgres"))]
+const POSTGRES: Option<Connect> = None;
+
+#[cfg(feature = "postgres")]
+async fn postgres(target: Target) -> Result<Arc<dyn DistributedLock>> {
+    use fencelock_sql::{SqlLock, postgres::PostgresConfig};
+    let config = PostgresConfig::from_url(&target.url)?.with_attested(target.attest);
+    Ok(SqlLock::postgres(config).await?)
 }
 
 #[cfg(feature = "sqlite")]

@@ -22,8 +22,8 @@ pub use fencelock_etcd as etcd;
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use fencelock_redis as redis;
-/// The engine on SQL databases, with its own configuration and its gate.
-#[cfg(feature = "sqlite")]
+/// The engine on SQL databases, with its own configuration, its gates, and locks in the caller's own transaction.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 #[doc(inline)]
 pub use fencelock_sql as sql;
 /// The engine on ZooKeeper, with its own configuration and the test of ownership in a `multi`.
@@ -39,6 +39,8 @@ pub use registry::{Connecting, Registry, Target};
 /// |---|---|---|
 /// | `memory:` | one in this process; each connect is a server of its own, so share the client and not the URL | always there |
 /// | `sqlite:PATH` | a SQLite file on this host | `sqlite`, the default |
+/// | `postgres://host/DATABASE`, `postgresql://` | PostgreSQL | `postgres`, and `tls` for `sslmode` |
+/// | `mysql://host/DATABASE`, `mariadb://` | MySQL or MariaDB | `mysql`, and `tls` for `sslmode` |
 /// | `etcd://h1,h2,h3/PREFIX` | etcd, by as many of its members as are named | `etcd`, and `tls` for `tls=true` |
 /// | `redis://host/DB` | one Redis | `redis` |
 /// | `rediss://host/DB` | the same through TLS | `redis`, `tls` |

@@ -19,6 +19,14 @@ async fn every_scheme_that_is_compiled_in_connects() {
                 let etcd = fencelock_lab::Etcd::start().unwrap();
                 (format!("etcd://{}/app", etcd.endpoints().join(",")), Box::new(etcd))
             }
+            "postgres" | "postgresql" => {
+                let server = fencelock_lab::Postgres::start().unwrap();
+                (server.url().replace("postgres:", &format!("{scheme}:")), Box::new(server))
+            }
+            "mysql" | "mariadb" => {
+                let server = fencelock_lab::MariaDb::start().unwrap();
+                (server.url().replace("mysql:", &format!("{scheme}:")), Box::new(server))
+            }
             "redis" => {
                 let redis = fencelock_lab::Redis::start().unwrap();
                 (format!("redis://{}", redis.address()), Box::new(redis))
@@ -74,7 +82,7 @@ async fn an_unknown_scheme_names_the_nearest() {
     for (url, hint) in [
         ("memry:", "did you mean `memory`?"),
         ("sqllite:locks.db", "did you mean `sqlite`?"),
-        ("carrierpigeon://h", "there are: memory, "),
+        ("carrierpigeon://h", "; there are: "),
     ] {
         let e = refused(url).await;
         assert_eq!(e.kind(), ErrorKind::InvalidConfig);
