@@ -28,7 +28,7 @@ impl Board {
         let used = self.used.contains_key(&claim.id());
         match self.find(claim.name()) {
             Some(row) if row.0 == claim.id() => {
-                row.2 = until; // asked again: the same hold, and its time counts anew
+                row.2 = row.2.max(until); // asked again: the same hold, whose time counts anew, never back
                 return Ok(row.1.token);
             }
             Some(row) => return Err(Attempt::contended(Some(row.2.since(now)), Some(Arc::clone(&row.1.holder)))),
@@ -47,7 +47,7 @@ impl Board {
         let until = self.clock.now().plus(server_ttl);
         match self.find(claim.name()) {
             Some(row) if row.0 == claim.id() => {
-                row.2 = until;
+                row.2 = row.2.max(until);
                 Renewal::Renewed
             }
             _ => Renewal::Refused,

@@ -60,8 +60,8 @@ fn eight_processes_count_to_four_hundred() {
 
 const TTL: Duration = Duration::from_millis(400);
 const ROUNDS: usize = 25;
-/// What the machine may add: two cores, eight processes, other tests.
-const SLACK: Duration = Duration::from_secs(2);
+/// What a take-over may take beyond the ttl.
+const SLACK: Duration = Duration::from_secs(1);
 
 #[test]
 fn killed_and_stopped_holders_lose_no_acknowledged_increment() {

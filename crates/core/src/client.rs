@@ -268,13 +268,7 @@ impl ClientBuilder {
         let drift = self
             .drift
             .ok_or_else(|| Error::new(ErrorKind::InvalidConfig, "clock_drift is at most 500000 parts per million"))?;
-        let home = Handle::try_current().map_err(|_| {
-            Error::new(ErrorKind::Unavailable, "a client is made inside a tokio runtime, and there is none here")
-        })?;
-        if !has_timers() {
-            let message = "the runtime has no timers; build it with `enable_time` or `enable_all`";
-            return Err(Error::new(ErrorKind::InvalidConfig, message));
-        }
+        let home = home()?;
         let schedule = Arc::new(Schedule::default());
         let (ledger, inbox) = Ledger::new();
         home.spawn(reap(Arc::clone(&self.engine), Arc::clone(&schedule), inbox));
@@ -296,9 +290,26 @@ impl ClientBuilder {
     }
 }
 
-/// Whether the runtime that this is called on has timers: tokio answers that only by panicking.
-fn has_timers() -> bool {
-    std::panic::catch_unwind(|| drop(tokio::time::sleep(std::time::Duration::ZERO))).is_ok()
+/// Whether a client can live where this is called. Engines ask before they connect.
+///
+/// # Errors
+/// `Unavailable` outside a tokio runtime; `InvalidConfig` for one without timers.
+pub fn check_runtime() -> Result<()> {
+    home().map(drop)
+}
+
+/// The runtime that this is called on.
+fn home() -> Result<Handle> {
+    let here = Handle::try_current().map_err(|_| {
+        Error::new(ErrorKind::Unavailable, "a client is made inside a tokio runtime, and there is none here")
+    })?;
+    // tokio tells that there are no timers only by panicking.
+    let has_timers = std::panic::catch_unwind(|| drop(tokio::time::sleep(std::time::Duration::ZERO))).is_ok();
+    if !has_timers {
+        let message = "the runtime has no timers; build it with `enable_time` or `enable_all`";
+        return Err(Error::new(ErrorKind::InvalidConfig, message));
+    }
+    Ok(here)
 }
 
 fn default_holder() -> Arc<str> {

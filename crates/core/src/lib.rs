@@ -34,7 +34,7 @@ mod url;
 mod validity;
 
 pub use claim::{Claim, ClaimId, Mode, Obstacle, Terms};
-pub use client::{ClientBuilder, LockClient};
+pub use client::{ClientBuilder, LockClient, check_runtime};
 pub use clock::{Clock, FakeClock, Moment};
 pub use error::{Error, ErrorKind, Result};
 pub use gate::{Admission, Gate, Stale};

@@ -3,10 +3,11 @@
 use crate::config::{Layer, Names, from_files, from_url, into_url, placed, refuse};
 use crate::merge::{Common, Merged, merge};
 use crate::registry::{Registry, Target};
-use fencelock_core::{Capability, EngineUrl, Error, ErrorKind, Guarantees, Level, LockClient, Result, Settings, Wait};
+use fencelock_core::{
+    Capability, EngineUrl, Error, ErrorKind, Guarantees, Level, LockClient, Result, Settings, Wait, check_runtime,
+};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::Handle;
 
 /// Sets up a [`LockClient`] for a URL.
 ///
@@ -39,7 +40,7 @@ impl Builder {
         Self { url, place, layers, names, settings, common, registry }
     }
 
-    /// Refuses to connect to a deployment that does not give `level`; no level unless set.
+    /// Refuses to connect to a deployment that does not give `level`; `Advisory` unless set.
     pub fn require(mut self, level: Level) -> Self {
         self.common.require = Some(level);
         self
@@ -135,10 +136,7 @@ impl Builder {
     }
 
     async fn connected(self) -> Result<LockClient> {
-        if Handle::try_current().is_err() {
-            let message = "a client is made inside a tokio runtime, and there is none here";
-            return Err(Error::new(ErrorKind::Unavailable, message));
-        }
+        check_runtime()?;
         let Self { url, place, layers, names, settings, common, registry } = self;
         let url = url?;
         names.check(&registry)?;
@@ -197,9 +195,8 @@ async fn put_together(
 /// Refuses a deployment that gives less than was required, and attestations of what is no rule of it.
 fn check(guarantees: &Guarantees, common: &Common) -> Result<()> {
     guarantees.clone().attest(&common.attest)?;
-    if let Some(level) = common.require {
-        guarantees.require(level)?;
-    }
+    // Without a level there is no exclusion at all, so the least is always required.
+    guarantees.require(common.require.unwrap_or(Level::Advisory))?;
     match common.capabilities.iter().find(|capability| !guarantees.has(**capability)) {
         None => Ok(()),
         Some(missing) => {

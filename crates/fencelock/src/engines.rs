@@ -15,13 +15,14 @@ struct Known {
     connect: Option<Connect>,
 }
 
-const KNOWN: [Known; 7] = [
+const KNOWN: [Known; 8] = [
     Known { schemes: &["memory"], feature: "", connect: Some(|target| Box::pin(ready(memory(target)))) },
     Known { schemes: &["etcd"], feature: "etcd", connect: ETCD },
     Known { schemes: &["mysql", "mariadb"], feature: "mysql", connect: MYSQL },
     Known { schemes: &["postgres", "postgresql"], feature: "postgres", connect: POSTGRES },
     Known { schemes: &["sqlite"], feature: "sqlite", connect: SQLITE },
     Known { schemes: &["redis", "rediss", "redis+sentinel", "redis+cluster"], feature: "redis", connect: REDIS },
+    Known { schemes: &["redlock"], feature: "redlock", connect: REDLOCK },
     Known { schemes: &["zookeeper", "zk"], feature: "zookeeper", connect: ZOOKEEPER },
 ];
 
@@ -115,6 +116,18 @@ async fn redis(target: Target) -> Result<Arc<dyn DistributedLock>> {
     use fencelock_redis::{RedisConfig, RedisLock};
     let config = RedisConfig::from_url(&target.url)?.with_attested(target.attest);
     Ok(RedisLock::connect(config).await?)
+}
+
+#[cfg(feature = "redlock")]
+const REDLOCK: Option<Connect> = Some(|target| Box::pin(redlock(target)));
+#[cfg(not(feature = "redlock"))]
+const REDLOCK: Option<Connect> = None;
+
+#[cfg(feature = "redlock")]
+async fn redlock(target: Target) -> Result<Arc<dyn DistributedLock>> {
+    use fencelock_redlock::{RedlockConfig, RedlockLock};
+    let config = RedlockConfig::from_url(&target.url)?.with_attested(target.attest);
+    Ok(RedlockLock::connect(config).await?)
 }
 
 #[cfg(feature = "zookeeper")]

@@ -22,6 +22,10 @@ pub use fencelock_etcd as etcd;
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use fencelock_redis as redis;
+/// The engine on a majority of Redis nodes, with its own configuration and what its operator does.
+#[cfg(feature = "redlock")]
+#[doc(inline)]
+pub use fencelock_redlock as redlock;
 /// The engine on SQL databases, with its own configuration, its gates, and locks in the caller's own transaction.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 #[doc(inline)]
@@ -46,6 +50,7 @@ pub use registry::{Connecting, Registry, Target};
 /// | `rediss://host/DB` | the same through TLS | `redis`, `tls` |
 /// | `redis+sentinel://h1,h2/MASTER` | the master of that name | `redis` |
 /// | `redis+cluster://h1,h2` | a Redis Cluster | `redis` |
+/// | `redlock://h1,h2,h3/DB` | a majority of independent Redis nodes, after `fencelock redlock init` | `redlock` |
 /// | `zookeeper://h1,h2/ROOT`, `zk://` | a ZooKeeper ensemble, with everything under the node `/ROOT` | `zookeeper` |
 ///
 /// Any of them may go on with `?` and parameters, joined by `&`. These are the

@@ -46,9 +46,11 @@ impl SqlLock {
     ///
     /// # Errors
     /// `InvalidConfig` if a setting, the path or the shape of a table is wrong,
-    /// `Refused` if another version of the layout is in use, or if nothing at all
-    /// can be promised there, `Denied` without permission, `Unavailable` if the
-    /// file stayed locked or the disk failed, or outside a tokio runtime.
+    /// `Refused` if another version of the layout is in use, `Denied` without
+    /// permission, `Unavailable` if the file stayed locked or the disk failed, or
+    /// outside a tokio runtime. What cannot be promised there is no error but in
+    /// the [guarantees](DistributedLock::guarantees): ask them, or connect through
+    /// the facade, which does.
     ///
     /// # Cancel safety
     /// Dropping the future may leave the tables created.

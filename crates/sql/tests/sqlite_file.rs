@@ -1,6 +1,13 @@
 //! Files that are not what they should be.
 #![cfg(feature = "sqlite")]
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, reason = "tests")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 mod sqlite;
 
@@ -183,4 +190,48 @@ async fn clients_work_through_close() {
     drop(client.acquire("a").await.unwrap());
     client.close().await;
     assert!(file.client().await.try_acquire("a").await.unwrap().is_some(), "drop frees");
+}
+
+/// Told within a renewal interval and the time to open the file anew, and long before 10 ttls.
+async fn told(guard: &fencelock_core::LockGuard) {
+    tokio::time::timeout(ms(4_000), guard.lost()).await.expect("the holder is told");
+    assert!(!guard.is_held());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_is_told_when_the_log_is_deleted_under_it() {
+    let file = File::new();
+    let client = file.client().await;
+    let guard = client.named("a").ttl(ms(1_000)).acquire().await.unwrap();
+    for log in ["-wal", "-shm"] {
+        let mut path = file.path.clone().into_os_string();
+        path.push(log);
+        std::fs::remove_file(path).unwrap();
+    }
+    told(&guard).await;
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    client.acquire("a").await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_is_told_when_the_file_gets_another_name() {
+    let file = File::new();
+    let client = file.client().await;
+    let guard = client.named("a").ttl(ms(1_000)).acquire().await.unwrap();
+    std::fs::hard_link(&file.path, file.path.with_extension("other")).unwrap();
+    told(&guard).await;
+    let e = client.try_acquire("a").await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+    assert_eq!(client.guarantees().level(), None);
+    std::fs::remove_file(file.path.with_extension("other")).unwrap();
+    client.acquire("a").await.unwrap().release().await.unwrap();
+}
+
+#[test]
+fn a_runtime_without_timers_is_refused() {
+    let file = File::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert_eq!(runtime.block_on(file.refusal()).kind(), ErrorKind::InvalidConfig);
+    let gate = runtime.block_on(fencelock_sql::sqlite::SqliteGate::open(&file.path));
+    assert_eq!(gate.unwrap_err().kind(), ErrorKind::InvalidConfig);
 }

@@ -55,6 +55,7 @@ mutants! {
     ReleaseDoesNotVoid by "late_acquire_after_release_leaves_no_lock",
     TokenStandsStill by "hands_over_and_the_token_grows" "stale_writer_is_refused",
     TokenFallsBack by "hands_over_and_the_token_grows",
+    TokenAtFirstTry by "counter_under_contention",
     SameIdNewToken by "same_claim_twice_is_one_hold",
     SameIdNotRearmed by "same_claim_twice_is_one_hold",
     TryLeavesAPlace by "contended_try_leaves_no_trace",

@@ -22,6 +22,9 @@ pub(crate) struct Opening {
     /// Absolute, so that a change of the working directory changes nothing.
     path: PathBuf,
     guarantees: Mutex<Arc<Guarantees>>,
+    /// Whether there was any exclusion when the file was first opened; without it
+    /// nothing goes on that began with it.
+    had_level: bool,
 }
 
 /// A connection, and which file it has open.
@@ -51,10 +54,9 @@ impl Opening {
             .map_err(|e| Error::new(ErrorKind::InvalidConfig, "the path cannot be made absolute").with_source(e))?;
         let frame = Frame::here();
         let (opened, probe) = within(&config, open(&config, &frame, &path, true)).await?;
-        let guarantees = probe.guarantees(&config)?;
-        guarantees.require(Level::Advisory)?;
-        let guarantees = Mutex::new(Arc::new(guarantees));
-        Ok((Self { config, frame, path, guarantees }, opened, probe.file))
+        let found = probe.guarantees(&config)?;
+        let (had_level, guarantees) = (found.level().is_some(), Mutex::new(Arc::new(found)));
+        Ok((Self { config, frame, path, guarantees, had_level }, opened, probe.file))
     }
 
     /// Opens another connection. A file that is gone is not made again: whoever
@@ -68,8 +70,8 @@ impl Opening {
             _ => e,
         })?;
         let found = Arc::new(probe.guarantees(&self.config)?);
-        // Kept all the same, so that whoever asks sees why nothing is locked any more.
-        let given = found.require(Level::Advisory);
+        // What is found is kept, so that whoever asks sees why nothing is locked any more.
+        let given = if self.had_level { found.require(Level::Advisory) } else { Ok(()) };
         *self.guarantees.lock().unwrap_or_else(PoisonError::into_inner) = found;
         given.map(|()| opened)
     }

@@ -47,13 +47,18 @@ pub(crate) async fn hands_over_and_the_token_grows(stage: Stage) -> Outcome {
 pub(crate) async fn counter_under_contention(stage: Stage) -> Outcome {
     let name = stage.name("counter");
     let number = Arc::new(AtomicU64::new(0));
+    let newest = Arc::new(AtomicU64::new(0));
     let mut clients = JoinSet::new();
     for _ in 0..8 {
-        let (client, name, number) = (stage.client().await?, name.clone(), Arc::clone(&number));
+        let (client, name) = (stage.client().await?, name.clone());
+        let (number, newest) = (Arc::clone(&number), Arc::clone(&newest));
         clients.spawn(async move {
             for _ in 0..25 {
                 let guard = client.acquire(&name).await?;
                 let read = number.load(Ordering::SeqCst);
+                // Held by nobody else now, so tokens come here in the order of the grants.
+                let (token, last) = (guard.token().get(), newest.swap(guard.token().get(), Ordering::SeqCst));
+                ensure!(token > last, "under contention token {token} came after {last}");
                 tokio::task::yield_now().await;
                 number.store(read + 1, Ordering::SeqCst);
                 guard.release().await?;

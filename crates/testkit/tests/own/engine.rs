@@ -181,6 +181,12 @@ fn acquire(
     let next = match flaw {
         Flaw::TokenStandsStill => last.max(1),
         Flaw::TokenFallsBack if last % 10 == 9 => last - 5,
+        Flaw::TokenAtFirstTry => {
+            let drawn = format!("{key}\u{1}{}", claim.id());
+            let token = *table.tokens.entry(drawn).or_insert(last + 1);
+            table.tokens.insert(key.to_owned(), last.max(token));
+            token
+        }
         _ => last + 1,
     };
     match table.rows.get_mut(key) {
@@ -204,7 +210,8 @@ fn acquire(
         Some(row) if flaw != Flaw::GrantsAlways => return Err((row.expires - now, row.holder.clone())),
         _ => {}
     }
-    table.tokens.insert(key.to_owned(), next);
+    let newest = if flaw == Flaw::TokenAtFirstTry { last.max(next) } else { next };
+    table.tokens.insert(key.to_owned(), newest);
     table.rows.insert(key.to_owned(), Row::of(claim, next, expires));
     Ok(next)
 }

@@ -19,6 +19,8 @@ pub(crate) enum Flaw {
     ReleaseDoesNotVoid,
     TokenStandsStill,
     TokenFallsBack,
+    /// The token is drawn at the first try, and kept until the grant.
+    TokenAtFirstTry,
     SameIdNewToken,
     SameIdNotRearmed,
     /// A contended try is entered as next in line, and takes the lock when it is freed.
@@ -67,7 +69,7 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Self; 42] = [
+    pub(crate) const ALL: [Self; 43] = [
         Self::None,
         Self::ReleasesAnybodys,
         Self::AbandonsAnybodys,
@@ -79,6 +81,7 @@ impl Flaw {
         Self::ReleaseDoesNotVoid,
         Self::TokenStandsStill,
         Self::TokenFallsBack,
+        Self::TokenAtFirstTry,
         Self::SameIdNewToken,
         Self::SameIdNotRearmed,
         Self::TryLeavesAPlace,
