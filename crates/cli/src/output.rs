@@ -9,6 +9,27 @@ pub(crate) fn say(message: impl Display) {
     let _ = writeln!(io::stderr().lock(), "fencelock: {message}");
 }
 
+/// The longest that [`tell`] waits.
+#[cfg(unix)]
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Tells the user something as [`say`] does, for whoever must not wait: if standard
+/// error takes nothing now (a full pipe, a terminal that Ctrl-S has stopped), the
+/// message is left to a thread of its own, and is lost if the process ends first.
+#[cfg(unix)]
+pub(crate) fn tell(message: impl Display) {
+    let message = message.to_string();
+    let (said, done) = std::sync::mpsc::sync_channel(1);
+    let writer = std::thread::Builder::new().spawn(move || {
+        say(message);
+        let _ = said.send(());
+    });
+    if writer.is_ok() {
+        // Nearly always at once; and what is told next comes after it.
+        let _ = done.recv_timeout(PATIENCE);
+    }
+}
+
 /// Writes an answer to standard output. A reader that has gone away, as in `… | head`, is no error.
 pub(crate) fn answer(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();

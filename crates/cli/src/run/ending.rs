@@ -4,7 +4,7 @@ use super::supervise::Supervisor;
 use super::terminal::Terminal;
 use super::wait;
 use super::watching::Watching;
-use crate::output::say;
+use crate::output::tell;
 use rustix::process::Signal;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -27,7 +27,8 @@ impl Supervisor<'_> {
                 self.interrupted = signal.filter(|s| had_terminal && matches!(*s, Signal::INT | Signal::QUIT));
             }
         }
-        if !self.is_watched() && self.kill_at.is_none() && !self.reaped {
+        // After the deadline its work is done: the loss is about to be told.
+        if !self.is_watched() && self.kill_at.is_none() && !self.reaped && self.hold.is_held() {
             self.watch_again().await;
         }
         wait::reap_orphans([Some(leader).filter(|_| !self.reaped), self.watchdog.as_ref().map(Watching::pid)]);
@@ -44,8 +45,10 @@ impl Supervisor<'_> {
         // Nobody watches the hold meanwhile, so it must not take longer than the hold lasts.
         match timeout(self.hold.remaining(), start).await {
             Ok(Ok(watchdog)) => self.watchdog = Some(watchdog),
-            Ok(Err(e)) => say(format_args!("the watchdog has ended and cannot be started again: {e}")),
-            Err(_) => say("the watchdog has ended and did not start again in time"),
+            // The loss is told where it is noticed.
+            _ if !self.hold.is_held() => {}
+            Ok(Err(e)) => tell(format_args!("the watchdog has ended and cannot be started again: {e}")),
+            Err(_) => tell("the watchdog has ended and did not start again in time"),
         }
     }
 
@@ -86,7 +89,7 @@ impl Supervisor<'_> {
     fn is_hopeless(&mut self) -> bool {
         let hopeless = self.kill_at.is_some_and(|kill_at| self.clock.now() >= kill_at.plus(DEATH));
         if hopeless {
-            say("processes of the command were killed and have not died");
+            tell("processes of the command were killed and have not died");
         }
         hopeless
     }

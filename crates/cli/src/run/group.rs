@@ -108,6 +108,19 @@ fn is_alive(pid: Pid) -> bool {
     stat(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
 }
 
+/// Whether the process has been stopped, by a signal or a debugger.
+pub(super) fn is_stopped(pid: Pid) -> bool {
+    stat(pid).is_some_and(|(state, _)| matches!(state, 'T' | 't'))
+}
+
+/// This process's children that have ended and are not reaped yet.
+#[cfg(target_os = "linux")]
+pub(super) fn dead_children() -> Vec<Pid> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let is_one = |pid: &Pid| stat(*pid).is_some_and(|(state, parent)| state == 'Z' && parent == own);
+    processes().map(|all| all.filter(is_one).collect()).unwrap_or_default()
+}
+
 /// Whether nobody is there who could continue this process's own group if it
 /// stopped: no member has a parent in another group of the same session.
 /// (`setpgid(2)` calls such a group orphaned.)

@@ -27,18 +27,19 @@ pub(crate) fn played_a_part() -> Option<u8> {
 
 /// The process that becomes the user's command.
 pub(super) fn command(args: impl IntoIterator<Item = OsString>) -> Command {
-    part(COMMAND, args)
+    part("fencelock", COMMAND, args)
 }
 
 /// The watchdog.
 pub(super) fn watchdog(args: impl IntoIterator<Item = OsString>) -> Command {
-    part(WATCHDOG, args)
+    // Not the program's own name: `pkill -f fencelock` must not end it too.
+    part("lock-watchdog", WATCHDOG, args)
 }
 
-fn part(name: &str, args: impl IntoIterator<Item = OsString>) -> Command {
+fn part(shown: &str, name: &str, args: impl IntoIterator<Item = OsString>) -> Command {
     // The running program itself, even if its file has been replaced by an upgrade.
     let program = if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { env::current_exe() };
     let mut command = Command::new(program.unwrap_or_else(|_| "fencelock".into()));
-    command.arg0("fencelock").arg(name).args(args);
+    command.arg0(shown).arg(name).args(args);
     command
 }

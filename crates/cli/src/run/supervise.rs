@@ -6,10 +6,11 @@ use super::jobs;
 use super::signals::Signals;
 use super::terminal::Terminal;
 use super::wait::{self, Exit};
+use super::watchdog::{LAG, News};
 use super::watching::Watching;
 use crate::args::Run;
 use crate::exit::Failure;
-use crate::output::{clean, say};
+use crate::output::{clean, tell};
 use fencelock::{Clock, LockGuard, LockMonitor, LossReason, Moment};
 use rustix::process::Signal;
 use std::time::Duration;
@@ -139,26 +140,38 @@ impl<'a> Supervisor<'a> {
         } else if self.hold.is_held() {
             self.deadline = deadline(&self.clock, &self.hold);
             if let Some(watchdog) = &mut self.watchdog {
-                watchdog.tell(self.deadline);
+                watchdog.tell(News::deadline(self.deadline));
             }
         }
     }
 
     fn lose(&mut self, reason: LossReason) {
-        say(format_args!("{}: the lock was lost: {reason}; the command is stopped", clean(self.hold.name().as_str())));
+        // Signals before words: whoever reads the words may be slow.
         let now = self.clock.now();
         let can_wait = matches!(reason, LossReason::Expired | LossReason::MaxHold) && self.started;
-        if !can_wait {
+        if can_wait {
+            self.warn(now);
+        } else {
             self.kill_at = Some(now);
-            return;
+            self.send(Signal::KILL);
         }
+        tell(format_args!("{}: the lock was lost: {reason}; the command is stopped", clean(self.hold.name().as_str())));
+    }
+
+    /// Sends TERM, unless the watchdog has: nobody gets two.
+    fn warn(&mut self, now: Moment) {
         let deadline = self.deadline.min(now);
         self.kill_at = Some(deadline.plus(self.grace));
-        let watched = self.is_watched();
-        // The watchdog sends TERM, and only it, so that nobody gets two.
-        match self.watchdog.as_mut().filter(|_| watched) {
-            Some(watchdog) => watchdog.tell(deadline),
-            None => self.send(Signal::TERM),
+        // The watchdog leaves the first moments to us, and is at work after them
+        // unless it has ended or been stopped.
+        let late = now >= deadline.plus(LAG / 2);
+        let at_work = self.is_watched() && !self.watchdog.as_ref().is_some_and(Watching::is_stopped);
+        let left_to_it = late && at_work;
+        if !left_to_it {
+            self.send(Signal::TERM);
+        }
+        if let Some(watchdog) = &mut self.watchdog {
+            watchdog.tell(if left_to_it { News::deadline(deadline) } else { News::warned(deadline) });
         }
     }
 
@@ -166,7 +179,7 @@ impl<'a> Supervisor<'a> {
         if let Err(e) = self.group.signal(signal)
             && !std::mem::replace(&mut self.complained, true)
         {
-            say(format_args!("cannot signal every process of the command: {e}"));
+            tell(format_args!("cannot signal every process of the command: {e}"));
         }
     }
 

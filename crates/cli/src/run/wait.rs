@@ -37,7 +37,7 @@ fn ask(child: Pid, options: WaitIdOptions) -> Option<WaitIdStatus> {
 pub(super) fn adopt_orphans() {
     #[cfg(target_os = "linux")]
     if let Err(e) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
-        crate::output::say(format_args!("processes that the command leaves in the background may go unseen: {e}"));
+        crate::output::tell(format_args!("processes that the command leaves in the background may go unseen: {e}"));
     }
 }
 
@@ -48,7 +48,13 @@ pub(super) fn reap_orphans(ours: [Option<Pid>; 2]) {
         use nix::sys::wait::{Id, WaitPidFlag, waitid};
         let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         while let Some(pid) = waitid(Id::All, look).ok().and_then(|status| status.pid()) {
-            let Some(pid) = Pid::from_raw(pid.as_raw()).filter(|pid| !ours.contains(&Some(*pid))) else { return };
+            let Some(pid) = Pid::from_raw(pid.as_raw()) else { return };
+            if ours.contains(&Some(pid)) {
+                // The system names the same one again, whoever waits behind it.
+                let others = super::group::dead_children().into_iter().filter(|pid| !ours.contains(&Some(*pid)));
+                others.for_each(reap);
+                return;
+            }
             reap(pid);
         }
     }

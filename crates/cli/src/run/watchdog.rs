@@ -3,19 +3,21 @@
 
 use super::group::Group;
 use crate::exit;
-use crate::output::say;
+use crate::output::{say, tell};
 use fencelock::{Clock, Moment};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use std::ffi::OsString;
-use std::io::{Read, Write, stdin, stdout};
+use std::io::{ErrorKind, Read, Write, stdin, stdout};
 use std::time::Duration;
 
 /// A timer stops while the machine is suspended and the clock does not, so the
 /// clock is read again this often.
 const LOOK: Duration = Duration::from_millis(100);
-/// One message: the deadline in nanoseconds of the clock, least significant byte first.
-pub(super) const MESSAGE: usize = 8;
+/// How long after the deadline TERM is left to the supervisor, which may be
+/// stopped: only one of the two is to send it.
+pub(super) const LAG: Duration = Duration::from_millis(50);
 /// What the watchdog says once it watches.
 pub(super) const READY: u8 = b'\n';
 
@@ -33,8 +35,7 @@ pub(super) fn main(mut args: impl Iterator<Item = OsString>) -> u8 {
         group: Group::new(group),
         grace: Duration::from_millis(grace),
         clock: Clock::system(),
-        deadline: None,
-        warned: false,
+        news: None,
         unread: Vec::new(),
     };
     if stdout().write_all(&[READY]).and_then(|()| stdout().flush()).is_err() {
@@ -49,28 +50,65 @@ fn leave() {
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir("/");
     #[cfg(target_os = "linux")]
-    let _ = rustix::thread::set_name(c"fencelock-watch");
+    // Not the program's own name: `pkill fencelock` must not end the watchdog too.
+    let _ = rustix::thread::set_name(c"lock-watchdog");
+}
+
+/// What the supervisor tells: the deadline, and whether it has sent TERM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct News {
+    deadline: Moment,
+    warned: bool,
+}
+
+/// One message: the deadline in nanoseconds of the clock, least significant byte
+/// first, and 1 if TERM has been sent.
+pub(super) const MESSAGE: usize = 9;
+
+impl News {
+    pub(super) fn deadline(deadline: Moment) -> Self {
+        Self { deadline, warned: false }
+    }
+
+    /// TERM has been sent.
+    pub(super) fn warned(deadline: Moment) -> Self {
+        Self { deadline, warned: true }
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; MESSAGE] {
+        let [a, b, c, d, e, f, g, h] = self.deadline.as_nanos().to_le_bytes();
+        [a, b, c, d, e, f, g, h, self.warned.into()]
+    }
+
+    fn from_bytes([a, b, c, d, e, f, g, h, warned]: [u8; MESSAGE]) -> Self {
+        let nanos = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        Self { deadline: Moment::from_nanos(nanos), warned: warned != 0 }
+    }
 }
 
 struct Watchdog {
     group: Group,
     grace: Duration,
     clock: Clock,
-    deadline: Option<Moment>,
-    /// TERM has been sent for this deadline.
-    warned: bool,
+    /// The newest news; whether TERM has been sent by either.
+    news: Option<News>,
     unread: Vec<u8>,
 }
 
 impl Watchdog {
     fn watch(&mut self) -> u8 {
         loop {
-            if self.act(self.clock.now()) {
-                return exit::OK;
+            // News first: it may say that TERM has been sent.
+            match self.listen() {
+                Heard::News => {}
+                Heard::Interrupted => continue,
+                Heard::End => {
+                    self.send(Signal::KILL);
+                    tell("the supervisor of the command was killed, and so is the command");
+                    return exit::OK;
+                }
             }
-            if !self.listen() {
-                self.send(Signal::KILL);
-                say("the supervisor of the command was killed, and so is the command");
+            if self.act(self.clock.now()) {
                 return exit::OK;
             }
         }
@@ -78,13 +116,13 @@ impl Watchdog {
 
     /// Does what is due; true once nothing is left to do.
     fn act(&mut self, now: Moment) -> bool {
-        let Some(deadline) = self.deadline.filter(|deadline| *deadline <= now) else { return false };
+        let Some(News { deadline, warned }) = self.news else { return false };
         if now >= deadline.plus(self.grace) {
             self.send(Signal::KILL);
             return true;
         }
-        if !self.warned {
-            self.warned = true;
+        if !warned && now >= deadline.plus(LAG) {
+            self.news = Some(News::warned(deadline));
             self.send(Signal::TERM);
         }
         false
@@ -92,32 +130,35 @@ impl Watchdog {
 
     fn send(&self, signal: Signal) {
         if let Err(e) = self.group.signal(signal) {
-            say(format_args!("cannot signal every process of the command: {e}"));
+            tell(format_args!("cannot signal every process of the command: {e}"));
         }
     }
 
-    /// Waits for news or the next thing to do; false if the supervisor is gone.
-    fn listen(&mut self) -> bool {
+    /// Waits for news or the next thing to do.
+    fn listen(&mut self) -> Heard {
         let input = stdin();
         let mut news = [PollFd::new(&input, PollFlags::IN)];
         let pause = self.pause(self.clock.now());
         match poll(&mut news, Timespec::try_from(pause).ok().as_ref()) {
-            Ok(0) | Err(_) => return true,
+            Err(Errno::INTR) => return Heard::Interrupted,
+            Ok(0) | Err(_) => return Heard::News,
             Ok(_) => {}
         }
         let mut buffer = [0; 64 * MESSAGE];
         match input.lock().read(&mut buffer) {
-            Ok(0) | Err(_) => false,
+            Err(e) if e.kind() == ErrorKind::Interrupted => Heard::Interrupted,
+            Ok(0) | Err(_) => Heard::End,
             Ok(n) => {
                 self.unread.extend(buffer.iter().take(n));
                 self.heed();
-                true
+                Heard::News
             }
         }
     }
 
     fn pause(&self, now: Moment) -> Duration {
-        let next = self.deadline.map(|deadline| if self.warned { deadline.plus(self.grace) } else { deadline });
+        let wait = |news: News| if news.warned { self.grace } else { self.grace.min(LAG) };
+        let next = self.news.map(|news| news.deadline.plus(wait(news)));
         next.map_or(LOOK, |next| next.since(now).min(LOOK))
     }
 
@@ -126,12 +167,21 @@ impl Watchdog {
         let whole = self.unread.len() / MESSAGE * MESSAGE;
         let read: Vec<_> = self.unread.drain(..whole).collect();
         let newest = read.rchunks_exact(MESSAGE).next().and_then(|message| message.try_into().ok());
-        if let Some(message) = newest {
-            let deadline = Moment::from_nanos(u64::from_le_bytes(message));
-            self.warned &= self.deadline >= Some(deadline);
-            self.deadline = Some(deadline);
+        if let Some(mut news) = newest.map(News::from_bytes) {
+            // An earlier deadline is the same loss, of which the command has been warned.
+            news.warned |= self.news.is_some_and(|old| old.warned && old.deadline >= news.deadline);
+            self.news = Some(news);
         }
     }
+}
+
+/// What came of listening.
+enum Heard {
+    /// News or nothing: it is time to look at the clock.
+    News,
+    Interrupted,
+    /// The supervisor is gone.
+    End,
 }
 
 #[cfg(test)]
@@ -142,26 +192,34 @@ mod tests {
         let (clock, grace) = (Clock::system(), Duration::from_secs(1));
         // No process has this number, so nobody is signalled.
         let group = Group::new(Pid::from_raw(i32::MAX).unwrap());
-        Watchdog { group, grace, clock, deadline: None, warned: false, unread: Vec::new() }
+        Watchdog { group, grace, clock, news: None, unread: Vec::new() }
+    }
+
+    fn at(nanos: u64) -> Moment {
+        Moment::from_nanos(nanos)
+    }
+
+    fn is_warned(dog: &Watchdog) -> bool {
+        dog.news.is_some_and(|news| news.warned)
     }
 
     #[test]
     fn the_newest_whole_message_counts() {
         let mut dog = watchdog();
-        dog.unread.extend([1_u64, 2].iter().flat_map(|n| n.to_le_bytes()).chain([9; 3]));
+        let messages = [News::warned(at(1)), News::deadline(at(u64::MAX))];
+        dog.unread.extend(messages.iter().flat_map(|news| news.to_bytes()).chain([9; 3]));
         dog.heed();
-        assert_eq!(dog.deadline, Some(Moment::from_nanos(2)));
+        assert_eq!(dog.news, Some(News::deadline(at(u64::MAX))));
         assert_eq!(dog.unread, [9; 3]);
     }
 
     #[test]
-    fn term_at_the_deadline_kill_after_the_grace() {
+    fn term_shortly_after_the_deadline_kill_after_the_grace() {
         let mut dog = watchdog();
-        let at = Moment::from_nanos;
         assert!(!dog.act(at(u64::MAX)), "no deadline is known yet");
-        dog.deadline = Some(at(100));
-        assert!(!dog.act(at(99)) && !dog.warned);
-        assert!(!dog.act(at(100)) && dog.warned);
+        dog.news = Some(News::deadline(at(100)));
+        assert!(!dog.act(at(99).plus(LAG)) && !is_warned(&dog), "the supervisor's to send");
+        assert!(!dog.act(at(100).plus(LAG)) && is_warned(&dog));
         assert!(!dog.act(at(100).plus(Duration::from_nanos(999_999_999))));
         assert!(dog.act(at(100).plus(Duration::from_secs(1))));
     }
@@ -169,26 +227,26 @@ mod tests {
     #[test]
     fn a_later_deadline_takes_the_warning_back() {
         let mut dog = watchdog();
-        let at = Moment::from_nanos;
-        dog.deadline = Some(at(100));
-        dog.act(at(100));
-        dog.unread.extend(200_u64.to_le_bytes());
+        dog.news = Some(News::warned(at(100)));
+        dog.unread.extend(News::deadline(at(200)).to_bytes());
         dog.heed();
-        assert!(!dog.warned && !dog.act(at(150)));
-        dog.act(at(200));
-        dog.unread.extend(150_u64.to_le_bytes());
+        assert!(!is_warned(&dog) && !dog.act(at(150)));
+        dog.act(at(200).plus(LAG));
+        dog.unread.extend(News::deadline(at(150)).to_bytes());
         dog.heed();
-        assert!(dog.warned, "an earlier deadline is the same loss");
+        assert!(is_warned(&dog), "an earlier deadline is the same loss");
     }
 
     #[test]
     fn the_clock_is_read_often() {
         let mut dog = watchdog();
-        let at = Moment::from_nanos;
         assert_eq!(dog.pause(at(0)), LOOK);
-        dog.deadline = Some(at(1_000_000));
-        assert_eq!(dog.pause(at(0)), Duration::from_millis(1));
-        dog.warned = true;
+        dog.news = Some(News::deadline(at(1_000_000)));
+        assert_eq!(dog.pause(at(0).plus(LAG)), Duration::from_millis(1));
+        dog.news = Some(News::warned(at(1_000_000)));
         assert_eq!(dog.pause(at(1_000_000)), LOOK);
+        dog.grace = Duration::ZERO;
+        dog.news = Some(News::deadline(at(1_000_000)));
+        assert_eq!(dog.pause(at(0)), Duration::from_millis(1), "no grace, no lag");
     }
 }

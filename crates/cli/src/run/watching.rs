@@ -1,8 +1,8 @@
 //! The supervisor's side of the watchdog.
 
-use super::group::Group;
+use super::group::{Group, is_stopped};
 use super::parts;
-use super::watchdog::{MESSAGE, READY};
+use super::watchdog::{News, READY};
 use fencelock::Moment;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::Pid;
@@ -24,7 +24,7 @@ const START: Duration = Duration::from_secs(10);
 pub(super) struct Watching {
     process: Child,
     deadlines: ChildStdin,
-    last: Option<Moment>,
+    last: Option<News>,
 }
 
 impl Watching {
@@ -39,7 +39,7 @@ impl Watching {
         let mut watching = Self { process, deadlines, last: None };
         // A watchdog that somebody has stopped must not stop the supervisor too.
         fcntl_setfl(&watching.deadlines, fcntl_getfl(&watching.deadlines)? | OFlags::NONBLOCK)?;
-        watching.tell(deadline);
+        watching.tell(News::deadline(deadline));
         let output = Receiver::from_owned_fd(OwnedFd::from(output))?;
         timeout(START, output.readable()).await.map_err(|_| Error::from(ErrorKind::TimedOut))??;
         let mut said = [0];
@@ -49,14 +49,13 @@ impl Watching {
         }
     }
 
-    /// Tells the deadline if it has moved.
-    pub(super) fn tell(&mut self, deadline: Moment) {
-        if self.last != Some(deadline) {
-            let message: [u8; MESSAGE] = deadline.as_nanos().to_le_bytes();
+    /// Tells what is new.
+    pub(super) fn tell(&mut self, news: News) {
+        if self.last != Some(news) {
             // Short enough to be written whole or not at all. If the pipe is full or
             // broken, the next look at the hold tries again or finds the watchdog dead.
-            if self.deadlines.write_all(&message).is_ok() {
-                self.last = Some(deadline);
+            if self.deadlines.write_all(&news.to_bytes()).is_ok() {
+                self.last = Some(news);
             }
         }
     }
@@ -64,6 +63,11 @@ impl Watching {
     /// Whether somebody has ended it.
     pub(super) fn has_ended(&mut self) -> bool {
         !matches!(self.process.try_wait(), Ok(None))
+    }
+
+    /// Whether somebody has stopped it, as far as the system tells.
+    pub(super) fn is_stopped(&self) -> bool {
+        is_stopped(self.pid())
     }
 
     pub(super) fn pid(&self) -> Pid {

@@ -36,3 +36,24 @@ fn what_left_the_group_is_not_waited_for() {
     assert_eq!(said.code, Some(0));
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
 }
+
+#[test]
+fn orphans_are_reaped_while_the_command_waits_for_others() {
+    let place = Place::new();
+    // The command itself ends first; what it left goes on making orphans.
+    let part = "for i in 1 2 3 4 5 6 7 8 9; do (sleep 0.01 &); done; touch made; exec sleep 5";
+    let mut running = start(place.run("", "n", &format!("setsid sh -c '{part}' & sleep 60 & exit 0")));
+    until("orphans", || place.path("made").exists());
+    until("few dead children", || dead_children(running.pid()) <= 1);
+    running.signal("TERM");
+    assert_eq!(running.code(), Some(0));
+}
+
+/// Those that nobody has reaped; the command itself is one.
+fn dead_children(parent: i32) -> usize {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let stats = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    stats
+        .filter(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(&format!("Z {parent} "))))
+        .count()
+}

@@ -2,6 +2,7 @@
 
 use crate::support::{BEATS, GRANTED, Place, assert_no_overlap, command_of, group, output, start, until};
 use sqlx::{Connection, Executor, SqliteConnection};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -92,4 +93,23 @@ fn an_engine_that_is_away_at_the_end_does_not_change_the_code() {
     std::fs::write(place.path("stop"), "").unwrap();
     assert_eq!(running.code(), Some(8));
     back();
+}
+
+#[test]
+fn nobody_who_reads_errors_is_waited_for() {
+    let place = Place::new();
+    // A pipe that is full already.
+    let (_reader, writer) = std::io::pipe().unwrap();
+    let mut filler = writer.try_clone().unwrap();
+    std::thread::spawn(move || while filler.write_all(&[b'x'; 4096]).is_ok() {});
+    std::thread::sleep(Duration::from_millis(100));
+    let mut command = place.run("--ttl 2s --kill-after 60s", "n", BEATS);
+    command.stderr(writer);
+    let running = start(command);
+    let command = command_of(running.pid());
+    until("beats", || place.read("log").lines().count() > 30);
+    let taken = Instant::now();
+    assert_eq!(output(place.fencelock(["release", "--force", "--yes", "n"])).code, Some(0));
+    until("the end of the group", || group(command).is_empty());
+    assert!(taken.elapsed() < Duration::from_millis(1500), "{:?}", taken.elapsed());
 }

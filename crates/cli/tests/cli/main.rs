@@ -8,6 +8,8 @@ mod codes;
 mod contention;
 mod loss;
 mod operators;
+#[cfg(feature = "redlock")]
+mod redlock;
 mod secrets;
 mod signals;
 mod supervisor;

@@ -76,6 +76,46 @@ fn a_watchdog_that_was_killed_is_replaced() {
 }
 
 #[test]
+fn a_watchdog_that_is_stopped_swallows_no_term() {
+    let place = Place::new();
+    let script = "trap 'echo term >> term' TERM; touch ready; while :; do sleep 0.01; done";
+    let mut supervisor = start(place.run("--max-hold 800ms --kill-after 500ms", "n", script));
+    until("the command", || place.path("ready").exists());
+    let watchdog = watchdog_of(supervisor.pid());
+    signal("STOP", watchdog);
+    assert_eq!(supervisor.code(), Some(76));
+    assert_eq!(place.read("term"), "term\n");
+}
+
+#[test]
+fn a_supervisor_that_is_stopped_swallows_no_term() {
+    let place = Place::new();
+    let script = "trap 'echo term >> term' TERM; touch ready; while :; do sleep 0.01; done";
+    let mut command = place.run("--ttl 600ms --kill-after 500ms", "n", script);
+    command.stderr(std::process::Stdio::piped());
+    let mut supervisor = start(command);
+    until("the command", || place.path("ready").exists());
+    supervisor.signal("STOP");
+    std::thread::sleep(Duration::from_millis(1500));
+    supervisor.signal("CONT");
+    assert_eq!(supervisor.code(), Some(76));
+    assert_eq!(place.read("term"), "term\n");
+    let said = std::io::read_to_string(supervisor.child.stderr.take().unwrap()).unwrap();
+    assert!(said.contains("lost") && !said.contains("watchdog"), "{said}");
+}
+
+#[test]
+fn the_watchdog_has_another_name() {
+    let place = Place::new();
+    let supervisor = start(place.run("", "n", "exec sleep 60"));
+    let watchdog = watchdog_of(supervisor.pid());
+    for file in ["comm", "cmdline"] {
+        let shown = std::fs::read_to_string(format!("/proc/{watchdog}/{file}")).unwrap();
+        assert!(!shown.contains("fencelock"), "{shown}");
+    }
+}
+
+#[test]
 fn nothing_is_left_at_the_end() {
     let place = Place::new();
     let mut supervisor = start(place.run("", "n", "touch ready; until test -e stop; do sleep 0.01; done"));

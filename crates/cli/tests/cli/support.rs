@@ -181,7 +181,7 @@ pub(crate) fn watchdog_of(supervisor: i32) -> i32 {
     let mut found = None;
     until("the watchdog", || {
         let name = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        found = processes(|parent, _| parent == supervisor).into_iter().find(|pid| name(pid) == "fencelock-watch\n");
+        found = processes(|parent, _| parent == supervisor).into_iter().find(|pid| name(pid) == "lock-watchdog\n");
         found.is_some()
     });
     found.unwrap()
@@ -189,7 +189,8 @@ pub(crate) fn watchdog_of(supervisor: i32) -> i32 {
 
 /// Whether the process is this program in one of its parts.
 fn is_ours(pid: i32) -> bool {
-    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"fencelock\0"))
+    fs::read(format!("/proc/{pid}/cmdline"))
+        .is_ok_and(|line| line.starts_with(b"fencelock\0") || line.starts_with(b"lock-watchdog\0"))
 }
 
 /// A script of two processes that append `beat` to the file `log` every few
