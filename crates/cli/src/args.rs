@@ -110,6 +110,10 @@ The holder is told, and `fencelock run` kills its command at once; but a holder
 that is paused or cut off works on until it is told. Only a resource that checks
 fencing tokens refuses its late effects, once the next holder has used a newer one.")]
     Release(Release),
+    /// Look after the nodes of Redlock: make their counters, see how they stand, bring one back.
+    #[cfg(feature = "redlock")]
+    #[command(subcommand)]
+    Redlock(crate::redlock::Redlock),
     /// Print a completion script for a shell.
     #[command(after_help = "Example: fencelock completions bash > /etc/bash_completion.d/fencelock")]
     Completions {

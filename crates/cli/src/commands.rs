@@ -40,6 +40,8 @@ fn dispatch(Cli { options, command }: &Cli) -> Outcome {
         Command::Release(args) => block_on(status::release(options, args)),
         Command::Check(args) => block_on(check::check(options, args)),
         Command::Guarantees(json) => table::show(json.wanted),
+        #[cfg(feature = "redlock")]
+        Command::Redlock(command) => block_on(crate::redlock::redlock(options, command)),
         Command::Completions { shell } => papers::completions(*shell),
         Command::Man { directory } => papers::manual(directory),
     }

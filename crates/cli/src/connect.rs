@@ -22,7 +22,7 @@ pub(crate) async fn client(options: &Options, wanted: Wanted<'_>) -> Result<Lock
     builder.connect().await
 }
 
-fn builder(options: &Options) -> Result<Builder> {
+pub(crate) fn builder(options: &Options) -> Result<Builder> {
     let mut config = match &options.config {
         Some(file) => Config::from_file(file)?.with_environment(&Environment::of_process())?,
         None => Config::load()?,

@@ -9,6 +9,8 @@ mod logging;
 mod output;
 mod papers;
 mod progress;
+#[cfg(feature = "redlock")]
+mod redlock;
 mod status;
 mod table;
 

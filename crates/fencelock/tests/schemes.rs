@@ -42,6 +42,12 @@ async fn every_scheme_that_is_compiled_in_connects() {
                 let cluster = fencelock_lab::RedisCluster::start().unwrap();
                 (format!("redis+cluster://{}", cluster.addresses()[0]), Box::new(cluster))
             }
+            "redlock" => {
+                let nodes = fencelock_lab::RedisNodes::start(3).unwrap();
+                let url = format!("redlock://{}", nodes.addresses());
+                init_redlock(&url).await;
+                (url, Box::new(nodes))
+            }
             "zookeeper" | "zk" => {
                 let server = fencelock_lab::ZooKeeper::start().unwrap();
                 (format!("{scheme}://{}/app", server.address()), Box::new(server))
@@ -54,6 +60,19 @@ async fn every_scheme_that_is_compiled_in_connects() {
         guard.release().await.unwrap();
     }
 }
+
+#[cfg(feature = "redlock")]
+async fn init_redlock(url: &str) {
+    use fencelock::redlock::{RedlockConfig, RedlockOperator};
+    let refused = fencelock::connect(url).await.expect_err("no counters yet");
+    assert!(refused.kind() == ErrorKind::Refused && refused.to_string().contains("fencelock redlock init"), "{refused}");
+    let url = fencelock::EngineUrl::parse(url).expect("a URL");
+    let config = RedlockConfig::from_url(&url).expect("a configuration");
+    RedlockOperator::new(config).expect("an operator").init(0).await.expect("counters");
+}
+
+#[cfg(not(feature = "redlock"))]
+async fn init_redlock(_: &str) {}
 
 fn redis_with_tls() -> (String, Box<dyn std::any::Any>) {
     let files = fencelock_lab::Certificates::make().expect("certificates");
