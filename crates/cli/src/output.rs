@@ -30,6 +30,21 @@ pub(crate) fn tell(message: impl Display) {
     }
 }
 
+/// Whether standard error takes something now: not if it is a full pipe, or a
+/// terminal that Ctrl-S has stopped.
+pub(crate) fn takes_errors() -> bool {
+    #[cfg(unix)]
+    {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let errors = io::stderr();
+        let mut ready = [PollFd::new(&errors, PollFlags::OUT)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut ready, Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+    #[cfg(not(unix))]
+    true
+}
+
 /// Writes an answer to standard output. A reader that has gone away, as in `… | head`, is no error.
 pub(crate) fn answer(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();

@@ -1,6 +1,6 @@
 //! One quiet line while a lock is waited for.
 
-use crate::output::{clean, human};
+use crate::output::{clean, human, takes_errors};
 use fencelock::{HolderInfo, LockClient};
 use std::convert::Infallible;
 use std::io::{IsTerminal, Write, stderr};
@@ -19,7 +19,7 @@ pub(crate) async fn show(client: &LockClient, name: &str) -> Infallible {
     }
     let start = Instant::now();
     sleep(QUIET).await;
-    let line = Line;
+    let mut line = Line { drawn: false };
     loop {
         let holder = timeout(REFRESH, client.inspect(name)).await;
         line.draw(&text(name, start.elapsed(), holder.ok().and_then(Result::ok).flatten().as_ref()));
@@ -42,10 +42,16 @@ fn text(name: &str, waited: Duration, holder: Option<&HolderInfo>) -> String {
 }
 
 /// The last line of the terminal.
-struct Line;
+struct Line {
+    drawn: bool,
+}
 
 impl Line {
-    fn draw(&self, text: &str) {
+    fn draw(&mut self, text: &str) {
+        if !may_draw() {
+            return;
+        }
+        self.drawn = true;
         // A line that wraps could not be erased.
         let text: String = text.chars().take(width().saturating_sub(1)).collect();
         let _ = write!(stderr().lock(), "\r\x1b[K{text}");
@@ -54,8 +60,24 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        let _ = write!(stderr().lock(), "\r\x1b[K");
+        if self.drawn && may_draw() {
+            let _ = write!(stderr().lock(), "\r\x1b[K");
+        }
     }
+}
+
+/// Not over somebody else's line while in the background, and not while the
+/// terminal is stopped, for that would stop us too.
+fn may_draw() -> bool {
+    is_in_foreground() && takes_errors()
+}
+
+fn is_in_foreground() -> bool {
+    #[cfg(unix)]
+    if let Ok(foreground) = rustix::termios::tcgetpgrp(stderr()) {
+        return foreground == rustix::process::getpgrp();
+    }
+    true
 }
 
 fn width() -> usize {

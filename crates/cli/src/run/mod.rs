@@ -7,9 +7,11 @@
 //! supervisor is stopped, and at once if the supervisor is killed.
 
 mod child;
+mod death;
 mod ending;
 mod group;
 mod jobs;
+mod lookout;
 mod parts;
 mod signals;
 mod supervise;
@@ -21,12 +23,13 @@ mod watching;
 use crate::args::{Options, Patience, Run};
 use crate::connect::{Wanted, client};
 use crate::exit::{self, Failure, Outcome};
-use crate::output::{clean, say};
+use crate::output::{clean, say, tell};
 use crate::{commands, progress};
 use fencelock::{ErrorKind, LockClient, LockGuard, NamedLock};
 use signals::Signals;
 use std::time::Duration;
 use supervise::{End, Supervisor};
+use wait::Exit;
 
 pub(crate) use parts::played_a_part;
 
@@ -38,30 +41,49 @@ pub(crate) fn run(options: &Options, args: &Run) -> Outcome {
     // Before any thread is made: a supervisor in the background must be able to
     // take its terminal back and to write to it.
     terminal::outlive_background();
-    commands::block_on(async {
-        let mut signals = Signals::new()?;
-        let wanted = Wanted { require: args.require, holder: args.holder.as_deref() };
-        let client = tokio::select! {
-            number = signals.ending() => return Ok(exit::signalled(number)),
-            client = client(options, wanted) => client?,
-        };
-        let outcome = with_client(&client, args, &mut signals).await;
-        // Only a wait that was given up, or an unanswered release, leaves anything to do.
-        let _ = tokio::time::timeout(TIDY_UP, client.close()).await;
-        outcome
-    })
+    let mut signal = None;
+    let outcome = commands::block_on(async {
+        let over = supervised(options, args).await?;
+        signal = over.signal;
+        Ok(over.code)
+    });
+    if let Some(signal) = signal {
+        death::follow(signal);
+    }
+    outcome
 }
 
-async fn with_client(client: &LockClient, args: &Run, signals: &mut Signals) -> Outcome {
+fn exited(code: u8) -> Exit {
+    Exit { code, signal: None }
+}
+
+fn signalled(number: i32) -> Exit {
+    Exit { code: exit::signalled(number), signal: Some(number) }
+}
+
+async fn supervised(options: &Options, args: &Run) -> Result<Exit, Failure> {
+    let mut signals = Signals::new()?;
+    let wanted = Wanted { require: args.require, holder: args.holder.as_deref() };
+    let client = tokio::select! {
+        number = signals.ending() => return Ok(signalled(number)),
+        client = client(options, wanted) => client?,
+    };
+    let outcome = with_client(&client, args, &mut signals).await;
+    // Only a wait that was given up, or an unanswered release, leaves anything to do.
+    let _ = tokio::time::timeout(TIDY_UP, client.close()).await;
+    outcome
+}
+
+async fn with_client(client: &LockClient, args: &Run, signals: &mut Signals) -> Result<Exit, Failure> {
     let lock = lock(client, args);
     let acquired = tokio::select! {
         biased;
-        number = signals.ending() => return Ok(exit::signalled(number)),
+        number = signals.ending() => return Ok(signalled(number)),
         acquired = acquire(client, &lock, args) => acquired?,
     };
     match acquired {
-        Some(guard) => under(guard, lock.options().ttl, args, signals).await,
-        None => Ok(args.conflict_exit_code),
+        Some(guard) => under(client, guard, lock.options().ttl, args, signals).await,
+        None => Ok(exited(args.conflict_exit_code)),
     }
 }
 
@@ -111,9 +133,15 @@ async fn acquire(client: &LockClient, lock: &NamedLock, args: &Run) -> Result<Op
 }
 
 /// Runs the command under the lock and gives the lock back.
-async fn under(guard: LockGuard, ttl: Duration, args: &Run, signals: &mut Signals) -> Outcome {
+async fn under(
+    client: &LockClient,
+    guard: LockGuard,
+    ttl: Duration,
+    args: &Run,
+    signals: &mut Signals,
+) -> Result<Exit, Failure> {
     let end = match Supervisor::start(&guard, ttl, args, signals).await {
-        Ok(supervisor) => supervisor.watch().await,
+        Ok(supervisor) => supervisor.watch(lookout::taken_away(client, &guard, ttl)).await,
         Err(failure) => Err(failure),
     };
     let end = match end {
@@ -125,13 +153,13 @@ async fn under(guard: LockGuard, ttl: Duration, args: &Run, signals: &mut Signal
         }
     };
     match end {
-        End::Lost => Ok(exit::LOST),
-        End::Command(code) => match guard.release().await {
-            Ok(()) => Ok(code),
+        End::Lost => Ok(exited(exit::LOST)),
+        End::Command(exit) => match guard.release().await {
+            Ok(()) => Ok(exit),
             Err(e) if e.kind() == ErrorKind::Lost => Err(e.into()),
             Err(e) => {
-                say(e);
-                Ok(code)
+                tell(e);
+                Ok(exit)
             }
         },
     }

@@ -13,6 +13,7 @@ use crate::exit::Failure;
 use crate::output::{clean, tell};
 use fencelock::{Clock, LockGuard, LockMonitor, LossReason, Moment};
 use rustix::process::Signal;
+use std::pin::pin;
 use std::time::Duration;
 
 /// How often the group is looked at once the command has ended or the lock is lost.
@@ -21,8 +22,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How the command came to its end.
 #[derive(Debug)]
 pub(super) enum End {
-    /// By itself or by a signal; its exit code.
-    Command(u8),
+    /// By itself or by a signal.
+    Command(Exit),
     /// The lock was lost.
     Lost,
 }
@@ -100,7 +101,9 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Runs the command to its end: until no process of its group is left.
-    pub(super) async fn watch(mut self) -> Result<End, Failure> {
+    /// `taken_away` returns if somebody else sees that the lock is not ours any more.
+    pub(super) async fn watch(mut self, taken_away: impl Future<Output = ()>) -> Result<End, Failure> {
+        let mut taken_away = pin!(taken_away);
         loop {
             self.look_after_children().await;
             if self.is_over().await {
@@ -110,6 +113,7 @@ impl<'a> Supervisor<'a> {
             tokio::select! {
                 biased;
                 reason = self.hold.lost(), if self.kill_at.is_none() => self.lose(reason),
+                () = &mut taken_away, if self.kill_at.is_none() => self.lose(LossReason::Revoked),
                 signal = self.signals.next() => self.heed(signal),
                 () = tokio::time::sleep(pause) => {}
             }
@@ -122,7 +126,7 @@ impl<'a> Supervisor<'a> {
             let _ = rustix::process::kill_current_process_group(signal);
         }
         match (self.kill_at, self.command) {
-            (None, Some(exit)) => Ok(End::Command(exit.code)),
+            (None, Some(exit)) => Ok(End::Command(exit)),
             _ => Ok(End::Lost),
         }
     }

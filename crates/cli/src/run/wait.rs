@@ -2,7 +2,7 @@
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, waitid};
 
-/// How a child ended, as an exit code and the signal that ended it.
+/// How a child or a wait ended, as an exit code and the signal that ended it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exit {
     pub(super) code: u8,

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 fn a_lock_that_was_taken_away_kills_the_command_at_once() {
     let place = Place::new();
     // A long grace, which must not be waited for.
-    let mut running = start(place.run("--ttl 2s --kill-after 60s", "n", BEATS));
+    let mut running = start(place.run("--ttl 60s --kill-after 60s", "n", BEATS));
     let command = command_of(running.pid());
     until("beats", || place.read("log").lines().count() > 30);
     let taken = Instant::now();
     assert_eq!(output(place.fencelock(["release", "--force", "--yes", "n"])).code, Some(0));
     assert_eq!(running.code(), Some(76));
-    // Told by the next renewal at the latest, a third of the ttl away.
+    // Long before the next renewal, which is a third of the ttl away.
     assert!(taken.elapsed() < Duration::from_millis(1500), "{:?}", taken.elapsed());
     assert!(group(command).is_empty());
 }

@@ -1,9 +1,10 @@
 //! On a real pseudo-terminal.
 
-use crate::support::{BINARY, LIMIT, Place, command_of, output, start, stat, until};
+use crate::support::{BEATS, BINARY, LIMIT, Place, command_of, output, start, stat, until};
 use pty_process::blocking::{Command, Pty, open};
 use std::io::{Read, Write};
-use std::process::Child;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -57,13 +58,17 @@ impl Session {
         }
     }
 
-    fn code(&mut self) -> Option<i32> {
-        let mut code = None;
+    fn end(&mut self) -> ExitStatus {
+        let mut ended = None;
         until("the end of a session", || {
-            code = self.child.try_wait().unwrap().map(|status| status.code());
-            code.is_some()
+            ended = self.child.try_wait().unwrap();
+            ended.is_some()
         });
-        code.unwrap()
+        ended.unwrap()
+    }
+
+    fn code(&mut self) -> Option<i32> {
+        self.end().code()
     }
 
     fn pid(&self) -> i32 {
@@ -120,8 +125,80 @@ fn control_c_reaches_the_command() {
     let mut session = Session::run(&place, &[], "echo go; exec sleep 30");
     session.expect("go");
     session.keys("\x03");
-    assert_eq!(session.code(), Some(130));
+    assert_eq!(session.end().signal(), Some(2));
     assert!(!place.is_held("n"));
+}
+
+#[test]
+fn control_c_stops_a_script_too() {
+    let place = Place::new();
+    let run = "\"$BINARY\" run n -- sh -c 'echo g\"\"o; exec sleep 30'";
+    for script in [
+        format!("while :; do {run}; echo ag\"\"ain; done"),
+        format!("{run} || echo ag\"\"ain; echo ag\"\"ain"),
+        // The command has not got the terminal, and its group is another.
+        format!("{run} < /dev/null > log; echo ag\"\"ain"),
+    ] {
+        let mut session = Session::start(&place, "bash", &["-c", &script]);
+        until("the command", || session.shows("go") || place.read("log") == "go\n");
+        session.keys("\x03");
+        assert_eq!(session.end().signal(), Some(2), "{script}");
+        assert!(!session.shows("again"), "{script}");
+    }
+}
+
+#[test]
+fn a_command_that_outlives_control_c_has_its_own_code() {
+    let place = Place::new();
+    let mut session = Session::run(&place, &[], "trap 'exit 130' INT; echo go; while :; do sleep 0.01; done");
+    session.expect("go");
+    session.keys("\x03");
+    assert_eq!(session.code(), Some(130));
+}
+
+#[test]
+fn control_c_in_a_wait_stops_a_script_too() {
+    let place = Place::new();
+    let mut holder = start(place.run("", "n", "touch running; until test -e stop; do sleep 0.01; done"));
+    until("the holder", || place.path("running").exists());
+    let script = "while :; do \"$BINARY\" run --wait forever n -- true; echo ag\"\"ain; done";
+    let mut session = Session::start(&place, "bash", &["-c", script]);
+    session.expect("waiting for n");
+    session.keys("\x03");
+    assert_eq!(session.end().signal(), Some(2));
+    assert!(!session.shows("again"));
+    std::fs::write(place.path("stop"), "").unwrap();
+    assert_eq!(holder.code(), Some(0));
+}
+
+#[test]
+fn control_s_does_not_keep_the_command_alive() {
+    let place = Place::new();
+    let mut session = Session::run(&place, &["--ttl", "2s", "--kill-after", "60s"], BEATS);
+    until("beats", || place.read("log").lines().count() > 30);
+    let command = command_of(session.pid());
+    session.keys("\x13");
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(output(place.fencelock(["release", "--force", "--yes", "n"])).code, Some(0));
+    until("the end of the group", || crate::support::group(command).is_empty());
+    session.keys("\x11");
+    assert_eq!(session.code(), Some(76));
+}
+
+#[test]
+fn a_wait_in_the_background_draws_nothing() {
+    let place = Place::new();
+    let mut holder = start(place.run("", "n", "touch running; until test -e stop; do sleep 0.01; done"));
+    until("the holder", || place.path("running").exists());
+    let mut shell = Session::shell(&place);
+    shell.expect("$ ");
+    shell.keys("$BINARY run --wait forever n -- true &\n");
+    std::thread::sleep(Duration::from_millis(1200));
+    assert!(!shell.shows("waiting for n"));
+    std::fs::write(place.path("stop"), "").unwrap();
+    assert_eq!(holder.code(), Some(0));
+    shell.keys("wait; exit\n");
+    shell.code();
 }
 
 #[test]
@@ -230,7 +307,7 @@ fn a_wait_shows_who_holds_and_control_c_ends_it() {
     session.expect("held by somebody");
     let pressed = Instant::now();
     session.keys("\x03");
-    assert_eq!(session.code(), Some(130));
+    assert_eq!(session.end().signal(), Some(2));
     assert!(pressed.elapsed() < Duration::from_secs(1), "{:?}", pressed.elapsed());
     assert!(session.screen.lock().unwrap().trim_end_matches("^C").ends_with("\r\x1b[K"), "the line is erased");
     std::fs::write(place.path("stop"), "").unwrap();

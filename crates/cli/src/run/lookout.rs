@@ -1,0 +1,64 @@
+//! Learns of a lock that was taken away sooner than the next renewal would tell.
+
+use fencelock::{HolderInfo, LockClient, LockGuard, LockMonitor};
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// The longest pause between two looks.
+const LONGEST: Duration = Duration::from_millis(500);
+/// The longest that one look may take.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// How often the service is asked who holds the lock.
+fn pace(ttl: Duration) -> Duration {
+    (ttl / 6).clamp(Duration::from_millis(10), LONGEST)
+}
+
+/// Returns once the service says, twice in a row, that nobody or another holds
+/// what the guard believes to hold. Without an answer nothing is known.
+///
+/// # Cancel safety
+/// Dropping the future leaves nothing behind.
+pub(super) async fn taken_away(client: &LockClient, guard: &LockGuard, ttl: Duration) {
+    let hold = guard.monitor();
+    loop {
+        sleep(pace(ttl)).await;
+        // The second look is for an answer that was on its way while something changed.
+        if is_gone(client, guard, &hold).await && is_gone(client, guard, &hold).await {
+            return;
+        }
+    }
+}
+
+async fn is_gone(client: &LockClient, guard: &LockGuard, hold: &LockMonitor) -> bool {
+    let Ok(Ok(holder)) = timeout(ANSWER, client.inspect(guard.name().as_str())).await else { return false };
+    let is_ours = |holder: &HolderInfo| holder.claim.is_none_or(|claim| claim == guard.claim_id());
+    hold.is_held() && !holder.as_ref().is_some_and(is_ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_frequent_and_bounded() {
+        assert_eq!(pace(Duration::from_secs(30)), LONGEST);
+        assert_eq!(pace(Duration::from_secs(1)), Duration::from_millis(166) + Duration::from_nanos(666_666));
+        assert_eq!(pace(Duration::from_millis(50)), Duration::from_millis(10));
+    }
+
+    #[tokio::test]
+    async fn another_holder_or_none_is_noticed_and_our_own_is_not() {
+        let client = fencelock::connect("memory:").await.unwrap();
+        let guard = client.acquire("n").await.unwrap();
+        let taken = taken_away(&client, &guard, Duration::from_millis(60));
+        assert!(timeout(Duration::from_millis(200), taken).await.is_err(), "it is ours");
+        assert!(client.force_release("n").await.unwrap());
+        // Whichever comes first: the guard may be told before us.
+        tokio::select! {
+            () = taken_away(&client, &guard, Duration::from_millis(60)) => {}
+            _ = guard.lost() => {}
+            () = sleep(Duration::from_secs(5)) => panic!("nobody noticed"),
+        }
+    }
+}
