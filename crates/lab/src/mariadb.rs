@@ -62,6 +62,8 @@ impl MariaDb {
             .with_arguments([program, "--no-defaults".to_owned(), format!("--datadir={}", data.display())])
             .with_arguments([format!("--port={port}"), format!("--socket={folder}/s.sock")])
             .with_arguments([format!("--pid-file={folder}/pid")])
+            // A server that starts deletes what it takes for leftovers there, another's too.
+            .with_arguments([format!("--tmpdir={folder}")])
             .with_arguments(["--bind-address=127.0.0.1", "--skip-name-resolve", "--performance-schema=OFF"])
             .with_arguments(["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M", "--key-buffer-size=1M"])
             .with_arguments(["--aria-pagecache-buffer-size=1M"])

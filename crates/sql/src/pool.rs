@@ -100,8 +100,19 @@ impl<O: Opens> Pool<O> {
 impl<O: Opens> Seat<'_, O> {
     /// Sends a statement that means the same however often it arrives: again,
     /// after others were in the way, and after an idle connection turned out broken.
-    pub(crate) async fn send<S: Sends<O::Connection>>(mut self, statement: S) -> Result<S::Answer, Failure> {
+    pub(crate) async fn send<S: Sends<O::Connection>>(self, statement: S) -> Result<S::Answer, Failure> {
+        self.send_if(statement, |_| true).await
+    }
+
+    /// The same with a statement whose second answer may mean something else:
+    /// unless it `is_clear`, what came of the first is not known.
+    pub(crate) async fn send_if<S: Sends<O::Connection>>(
+        mut self,
+        statement: S,
+        is_clear: impl Fn(&S::Answer) -> bool + Send,
+    ) -> Result<S::Answer, Failure> {
         let mut conflicts = 0;
+        let mut first = None;
         loop {
             match self.once(&statement).await {
                 Err(failure) if failure.cause == Cause::Conflict && conflicts < CONFLICTS => {
@@ -110,16 +121,22 @@ impl<O: Opens> Seat<'_, O> {
                 }
                 Err(failure) if failure.cause == Cause::Broken && std::mem::take(&mut self.old) => {
                     tracing::debug!(target: "fencelock", error = %failure.error, "a connection had broken; another one");
-                    self.connection = Some(self.pool.open(self.until).await.map_err(|_| failure)?);
+                    match self.pool.open(self.until).await {
+                        Ok(connection) => self.connection = Some(connection),
+                        Err(_) => return Err(failure),
+                    }
+                    first = Some(failure);
                 }
-                outcome => return outcome,
+                Ok(answer) => {
+                    return match first {
+                        Some(failure) if !is_clear(&answer) => Err(failure),
+                        _ => Ok(answer),
+                    };
+                }
+                // Known of the second is not known of the first.
+                Err(failure) => return Err(Failure { not_done: failure.not_done && first.is_none(), ..failure }),
             }
         }
-    }
-
-    /// Sends a statement whose second answer would mean something else.
-    pub(crate) async fn send_once<S: Sends<O::Connection>>(mut self, statement: S) -> Result<S::Answer, Failure> {
-        self.once(&statement).await
     }
 
     async fn once<S: Sends<O::Connection>>(&mut self, statement: &S) -> Result<S::Answer, Failure> {

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Opening {
     pub(crate) config: MySqlConfig,
     pub(crate) schema: Schema,
+    pub(crate) mariadb: bool,
     guarantees: Mutex<Arc<Guarantees>>,
 }
 
@@ -37,7 +38,8 @@ impl Opening {
             Err(_) => return Err(told(Failure::no_answer(limit))),
         };
         let guarantees = Mutex::new(Arc::new(probe.guarantees(&config)?));
-        Ok((Self { config, schema, guarantees }, connection))
+        let mariadb = probe.is_mariadb();
+        Ok((Self { config, schema, mariadb, guarantees }, connection))
     }
 
     pub(crate) fn guarantees(&self) -> Arc<Guarantees> {

@@ -12,11 +12,18 @@ use fencelock_core::{ErrorKind, Result};
 use sqlx::Row as _;
 use sqlx::mysql::MySqlRow;
 use std::collections::{BTreeMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A connection of its own, since a renewal must not wait behind acquires.
 pub(crate) struct Renewer {
     pool: Pool<Opening>,
+    /// Until when locked rows are looked for before each renewal: waiting for one would take a second.
+    careful: Mutex<Option<Instant>>,
 }
+
+/// For how long rows are looked at first, once one was locked.
+const CAREFUL: Duration = Duration::from_secs(30);
 
 /// A wish, as the table knows it.
 struct Hold {
@@ -28,7 +35,7 @@ struct Hold {
 
 impl Renewer {
     pub(crate) fn new(pool: Pool<Opening>) -> Self {
-        Self { pool }
+        Self { pool, careful: Mutex::default() }
     }
 
     /// A statement on as many rows as there are holds. The number of places is a
@@ -56,9 +63,24 @@ impl Renewer {
         rows.iter().map(|row: &MySqlRow| row.try_get(0)).collect::<sqlx::Result<_>>().map_err(failure)
     }
 
+    fn is_careful(&self) -> bool {
+        let until = *self.careful.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| Instant::now() < until)
+    }
+
+    fn be_careful(&self) {
+        *self.careful.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + CAREFUL);
+    }
+
     /// Renews holds of one ttl; each that is not among the answers does not hold its lock.
     async fn update(&self, ttl: i64, holds: &[Hold]) -> Result<HashSet<Vec<u8>>, Failure> {
-        let (statement, places) = self.statement(include_str!("sql/renew.sql"), holds, 2);
+        let sql = include_str!("sql/renew.sql");
+        // Only MariaDB can do without waiting.
+        let sql = match self.pool.opens().mariadb {
+            true => sql.replace("UPDATE", "SET STATEMENT innodb_lock_wait_timeout = 0 FOR UPDATE"),
+            false => sql.to_owned(),
+        };
+        let (statement, places) = self.statement(&sql, holds, 2);
         let seat = self.pool.seat().await.map_err(unsent)?;
         let done = seat.send(statement.with(Self::values(holds, places, Some(ttl)))).await?;
         if usize::try_from(done.rows_affected()) == Ok(holds.len()) {
@@ -68,15 +90,21 @@ impl Renewer {
         self.rows(include_str!("sql/alive.sql"), holds).await
     }
 
-    /// The same, when another transaction has some of the rows to itself: without those.
+    /// The same without the rows that another transaction has to itself.
     async fn update_others(&self, ttl: i64, holds: Vec<Hold>, outcomes: &mut [Renewed]) -> Result<(), Failure> {
-        let rows = self.rows(include_str!("sql/lockable.sql"), &holds).await?;
-        let ours: Vec<_> = holds.into_iter().filter(|hold| rows.contains(hold.claim.as_slice())).collect();
-        if ours.is_empty() {
-            return Ok(());
+        let ours = self.rows(include_str!("sql/lockable.sql"), &holds).await?;
+        let all = self.rows(include_str!("sql/alive.sql"), &holds).await?;
+        // Neither locked by others nor alive: it is another's, or nobody's.
+        let (holds, others): (Vec<_>, Vec<_>) = holds
+            .into_iter()
+            .partition(|hold| ours.contains(hold.claim.as_slice()) || !all.contains(hold.claim.as_slice()));
+        if others.is_empty() && self.is_careful() {
+            *self.careful.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
-        let renewed = self.update(ttl, &ours).await?;
-        tell(outcomes, &ours, &renewed);
+        if !holds.is_empty() {
+            let renewed = self.update(ttl, &holds).await?;
+            tell(outcomes, &holds, &renewed);
+        }
         Ok(())
     }
 }
@@ -109,9 +137,14 @@ impl Renews for Renewer {
         }
         let mut outcomes = vec![Renewed::Locked; batch.len()];
         for (ttl, holds) in by_ttl {
+            if self.is_careful() {
+                self.update_others(ttl, holds, &mut outcomes).await?;
+                continue;
+            }
             match self.update(ttl, &holds).await {
                 Ok(renewed) => tell(&mut outcomes, &holds, &renewed),
                 Err(failure) if failure.cause == Cause::Locked => {
+                    self.be_careful();
                     self.update_others(ttl, holds, &mut outcomes).await?;
                 }
                 Err(failure) => return Err(failure.into()),

@@ -210,8 +210,9 @@ impl LockTable for Store {
     async fn free(&self, claim: &Claim, operation: &'static str) -> Result<bool> {
         let id = claim.id().to_bytes();
         let values = vec![Value::Bytes(claim.name().as_str().as_bytes()), Value::Bytes(&id)];
-        // Once: a second answer could not tell that the first had freed it.
-        let outcome = self.commands.seat().await?.send_once(self.statements.free.with(values)).await;
+        // A second answer cannot tell that the first had freed it.
+        let ready = self.statements.free.with(values);
+        let outcome = self.commands.seat().await?.send_if(ready, |done| done.rows_affected() > 0).await;
         Ok(outcome.map_err(|failure: Failure| failure.at("mysql", operation))?.rows_affected() > 0)
     }
 
@@ -245,7 +246,7 @@ impl LockTable for Store {
 
     async fn force_release(&self, name: &LockName) -> Result<bool> {
         let ready = self.statements.force.with(vec![Value::Bytes(name.as_str().as_bytes())]);
-        let outcome = self.commands.seat().await?.send_once(ready).await;
+        let outcome = self.commands.seat().await?.send_if(ready, |done| done.rows_affected() > 0).await;
         Ok(outcome.map_err(|failure: Failure| failure.at("mysql", "force_release"))?.rows_affected() > 0)
     }
 

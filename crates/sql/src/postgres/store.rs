@@ -161,8 +161,8 @@ impl LockTable for Store {
         let name = claim.name().as_str().as_bytes();
         let values = vec![Value::Bytes(name), Value::Bytes(&id), Value::Text(Some(&self.channel))];
         let ready = self.opening.ready(&self.statements.free, values);
-        // Once: a second answer could not tell that the first had freed it.
-        let outcome = self.commands.seat().await?.send_once(ready).await;
+        // A second answer cannot tell that the first had freed it.
+        let outcome = self.commands.seat().await?.send_if(ready, |rows| !rows.is_empty()).await;
         match outcome {
             Ok(rows) => Ok(!rows.is_empty()),
             Err(failure) => Err(failure.at("postgres", operation).into()),
@@ -201,7 +201,7 @@ impl LockTable for Store {
     async fn force_release(&self, name: &LockName) -> Result<bool> {
         let values = vec![Value::Bytes(name.as_str().as_bytes()), Value::Text(Some(&self.channel))];
         let ready = self.opening.ready(&self.statements.force, values);
-        let outcome = self.commands.seat().await?.send_once(ready).await;
+        let outcome = self.commands.seat().await?.send_if(ready, |rows| !rows.is_empty()).await;
         Ok(!outcome.map_err(|failure: Failure| failure.at("postgres", "force_release"))?.is_empty())
     }
 

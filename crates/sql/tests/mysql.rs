@@ -1,0 +1,169 @@
+//! MariaDB: what is asked of every server, and what is its own.
+#![cfg(feature = "mysql")]
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+
+mod server;
+
+use fencelock_core::{Admission, DistributedLock as _, ErrorKind, FencingToken, Gate as _, Level};
+use fencelock_lab::MariaDb;
+use fencelock_sql::mysql::MySqlGate;
+use server::*;
+use std::time::Instant;
+
+const OPEN: &str = "SELECT count(*) FROM information_schema.innodb_trx";
+
+macro_rules! of_every_server {
+    ($($part:ident :: $name:ident ( $($argument:expr)? );)*) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            server::$part::$name::<My>($($argument)?).await;
+        })*
+    };
+}
+
+of_every_server! {
+    faults::killed_and_restarted();
+    faults::dead_for_good_is_told_in_time();
+    faults::sessions_that_end_lose_nothing();
+    faults::a_lost_answer_leaves_nothing();
+    faults::a_statement_that_runs_after_its_undo_takes_nothing();
+    faults::a_statement_that_comes_late_takes_the_lock();
+    faults::a_hung_server_is_told_in_time_and_gives_no_second_hold();
+    faults::cancelled_at_any_point_leaves_no_transaction_and_no_row(OPEN);
+    faults::renewals_that_go_together_are_told_apart();
+    tables::every_name_is_a_lock_of_its_own();
+    tables::ids_die_and_tokens_stay();
+    tables::tokens_grow_past_a_base();
+    tables::purging_repeats_no_token();
+    tables::the_printed_statements_are_right();
+    tables::wrong_shapes_are_refused(&[
+        "ALTER TABLE fencelock_locks MODIFY token INT NOT NULL",
+        "ALTER TABLE fencelock_locks DROP PRIMARY KEY",
+        "ALTER TABLE fencelock_locks MODIFY name VARCHAR(512) NOT NULL",
+        "ALTER TABLE fencelock_locks MODIFY name VARBINARY(64) NOT NULL",
+        "ALTER TABLE fencelock_locks DROP PRIMARY KEY, ADD PRIMARY KEY (name(10))",
+        "ALTER TABLE fencelock_locks ENGINE = MyISAM",
+    ]);
+    transactions::it_commits_with_the_data();
+    transactions::leases_beside_an_open_one();
+    transactions::no_update_is_lost();
+    transactions::an_outer_transaction_freezes_no_clock();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_isolation_as_default() {
+    for level in ["READ-UNCOMMITTED", "READ-COMMITTED", "SERIALIZABLE"] {
+        let setting = format!("--transaction-isolation={level}");
+        faults::defaults_of_isolation_do_no_harm(My(MariaDb::start_with([setting]).unwrap())).await;
+    }
+}
+
+#[tokio::test]
+async fn too_many_connections_and_a_read_only_server_are_unavailable() {
+    let db = My(MariaDb::start_with(["--max-connections=10", "--extra-max-connections=1"]).unwrap());
+    let client = db.client().await;
+    let pool = sqlx::mysql::MySqlPoolOptions::new().max_connections(20);
+    let pool = pool.acquire_timeout(ms(1_000)).connect(&db.url()).await.unwrap();
+    let mut taken = Vec::new();
+    while let Ok(connection) = pool.acquire().await {
+        taken.push(connection);
+    }
+    let e = My::connect(&db.url()).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    assert!(e.message().contains("too many"), "{e}");
+    client.acquire("a").await.unwrap().release().await.unwrap(); // on what it has
+    taken.clear();
+    pool.close().await;
+
+    let app = format!("mysql://app@{}/test", db.address());
+    db.run("CREATE USER app@'%'; GRANT ALL ON test.* TO app@'%'").await;
+    let client = fencelock_core::LockClient::new(My::connect(&app).await.unwrap()).unwrap();
+    db.run("SET GLOBAL read_only = 1").await;
+    let e = client.try_acquire("a").await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    assert!(e.message().contains("no writes"), "{e}");
+    db.run("SET GLOBAL read_only = 0").await;
+    until("back", async || client.try_acquire("a").await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn the_level_is_what_the_server_gives() {
+    let level = async |settings: &[&str]| {
+        let db = My(MariaDb::start_with(settings.iter().copied()).unwrap());
+        db.engine().await.guarantees().level()
+    };
+    let durable = "--innodb-flush-log-at-trx-commit=1";
+    assert_eq!(level(&[durable]).await, Some(Level::Fenced));
+    assert_eq!(level(&["--innodb-flush-log-at-trx-commit=2"]).await, Some(Level::Advisory));
+    assert_eq!(level(&[durable, "--innodb-doublewrite=OFF"]).await, Some(Level::Advisory));
+    assert_eq!(level(&[durable, "--log-bin=b", "--server-id=1"]).await, Some(Level::Advisory), "sync_binlog is 0");
+    assert_eq!(level(&[durable, "--log-bin=b", "--server-id=1", "--sync-binlog=1"]).await, Some(Level::Fenced));
+}
+
+#[tokio::test]
+async fn who_may_not_create_is_told_the_statements() {
+    let db = My::start();
+    db.run("CREATE USER app@'%'; GRANT SELECT, INSERT, UPDATE, DELETE ON test.* TO app@'%'").await;
+    let url = format!("mysql://app@{}/test", db.address());
+    let e = My::connect(&url).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Denied, "{e}");
+    let statements = e.message().split_once("runs:\n").unwrap().1.to_owned();
+    db.run(&statements).await;
+    granted(&My::connect(&url).await.unwrap(), &claim("a", ms(1_000))).await;
+    for (url, kind) in [
+        (format!("mysql://nobody:x@{}/test", db.address()), ErrorKind::Denied),
+        (format!("mysql://root@{}/none", db.address()), ErrorKind::InvalidConfig),
+        ("mysql://root@127.0.0.1:1/test".to_owned(), ErrorKind::Unavailable),
+    ] {
+        let e = My::connect(&url).await.unwrap_err();
+        assert_eq!(e.kind(), kind, "{url}: {e}");
+    }
+}
+
+/// Somebody else's transaction has the row of one hold to itself; the holds renewed with it go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_row_holds_up_no_other_renewal() {
+    let db = My::start();
+    let client = db.client().await;
+    let mut guards = Vec::new();
+    for name in ["a", "b", "c"] {
+        guards.push(client.named(name).ttl(ms(4_000)).acquire().await.unwrap());
+    }
+    let pool = db.pool().await;
+    let mut outer = pool.begin().await.unwrap();
+    My::run_in(&mut outer, "SELECT * FROM fencelock_locks WHERE name = 'b' FOR UPDATE").await;
+    tokio::time::sleep(ms(7_000)).await;
+    let held: Vec<_> = guards.iter().map(fencelock_core::LockGuard::is_held).collect();
+    assert_eq!(held, [true, false, true]);
+    outer.rollback().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_gate() {
+    let db = My::start();
+    let pool = db.pool().await;
+    db.run("CREATE TABLE data (n bigint); INSERT INTO data VALUES (0)").await;
+    let gate = MySqlGate::open(pool.clone()).await.unwrap();
+    let (old, new) = (FencingToken::new(7), FencingToken::new(8));
+    let Admission::Admitted(mut pass) = gate.transaction("r", new).await.unwrap() else { panic!("stale") };
+    // Nobody enters, with a larger token either, until that transaction has ended.
+    let (other, waiting) = (MySqlGate::open(pool.clone()).await.unwrap(), Instant::now());
+    let entering = tokio::spawn(async move { other.transaction("r", FencingToken::new(9)).await.unwrap().is_stale() });
+    tokio::time::sleep(ms(300)).await;
+    assert!(!entering.is_finished());
+    sqlx::query("UPDATE data SET n = 1").execute(&mut *pass).await.unwrap();
+    pass.commit().await.unwrap();
+    assert!(!entering.await.unwrap() && waiting.elapsed() >= ms(300));
+    // That one was dropped, and so is its entering.
+    let Admission::Stale(stale) = gate.transaction("r", old).await.unwrap() else { panic!("not stale") };
+    assert_eq!(stale.newest, new);
+    assert!(!gate.transaction("r", new).await.unwrap().is_stale(), "the same may enter again");
+    let mut connection = pool.acquire().await.unwrap();
+    let e = gate.enter(&mut connection, "r", new).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unsupported);
+    let mut transaction = pool.begin().await.unwrap();
+    assert!(gate.enter(&mut transaction, "r", old).await.unwrap().is_stale());
+    drop(transaction);
+    db.run("DROP TABLE fencelock_fences; CREATE TABLE fencelock_fences (resource text, fence bigint)").await;
+    assert_eq!(MySqlGate::open(pool).await.unwrap_err().kind(), ErrorKind::InvalidConfig);
+}

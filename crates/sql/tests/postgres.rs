@@ -1,0 +1,223 @@
+//! PostgreSQL: what is asked of every server, and what is its own.
+#![cfg(feature = "postgres")]
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+
+mod server;
+
+use fencelock_core::{Admission, Capability, DistributedLock as _, ErrorKind, FencingToken, Gate as _, Level};
+use fencelock_lab::Postgres;
+use fencelock_sql::postgres::PostgresGate;
+use server::*;
+use std::time::Instant;
+
+const OPEN: &str =
+    "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fencelock' AND state LIKE 'idle in transaction%'";
+
+macro_rules! of_every_server {
+    ($($part:ident :: $name:ident ( $($argument:expr)? );)*) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            server::$part::$name::<Pg>($($argument)?).await;
+        })*
+    };
+}
+
+of_every_server! {
+    faults::killed_and_restarted();
+    faults::dead_for_good_is_told_in_time();
+    faults::sessions_that_end_lose_nothing();
+    faults::a_lost_answer_leaves_nothing();
+    faults::a_statement_that_runs_after_its_undo_takes_nothing();
+    faults::a_statement_that_comes_late_takes_the_lock();
+    faults::a_hung_server_is_told_in_time_and_gives_no_second_hold();
+    faults::cancelled_at_any_point_leaves_no_transaction_and_no_row(OPEN);
+    faults::renewals_that_go_together_are_told_apart();
+    tables::every_name_is_a_lock_of_its_own();
+    tables::ids_die_and_tokens_stay();
+    tables::tokens_grow_past_a_base();
+    tables::purging_repeats_no_token();
+    tables::the_printed_statements_are_right();
+    tables::wrong_shapes_are_refused(&[
+        "ALTER TABLE fencelock_locks ALTER COLUMN token TYPE integer",
+        "ALTER TABLE fencelock_locks DROP CONSTRAINT fencelock_locks_pkey",
+        "ALTER TABLE fencelock_locks ADD COLUMN more integer",
+        "ALTER TABLE fencelock_locks SET UNLOGGED",
+    ]);
+    transactions::it_commits_with_the_data();
+    transactions::leases_beside_an_open_one();
+    transactions::no_update_is_lost();
+    transactions::an_outer_transaction_freezes_no_clock();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn repeatable_read_and_serializable_as_defaults() {
+    for level in ["repeatable read", "serializable"] {
+        let setting = format!("default_transaction_isolation={level}");
+        let db = Pg(Postgres::start_with(["fsync=off", &setting]).unwrap());
+        faults::defaults_of_isolation_do_no_harm(db).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_of_one_client_send_next_to_nothing() {
+    let db = Pg(Postgres::start_with(["fsync=off", "log_statement=all", "log_line_prefix=%a "]).unwrap());
+    let (holder, waiting) = (db.client().await, db.client().await);
+    let guard = holder.named("a").ttl(ms(120_000)).acquire().await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..100 {
+        let waiting = waiting.clone();
+        tasks.spawn(async move {
+            waiting.named("a").wait_at_most(ms(120_000)).acquire().await.unwrap().release().await.unwrap();
+        });
+    }
+    let sent = || {
+        let log = std::fs::read_to_string(db.0.server().folder().join("log")).unwrap();
+        log.lines()
+            .filter(|line| line.starts_with("fencelock LOG:  execute") || line.starts_with("fencelock LOG:  statement"))
+            .count()
+    };
+    tokio::time::sleep(ms(1_000)).await;
+    let before = sent();
+    assert!(before > 0, "the log shows statements");
+    tokio::time::sleep(ms(20_000)).await;
+    let after = sent();
+    println!("100 waiters of one client, 20 s: {} statements", after - before);
+    assert!(after - before <= 10, "{} statements", after - before);
+    guard.release().await.unwrap();
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_wakes_a_waiter_of_another_client() {
+    let db = Pg::start();
+    let (one, other) = (db.client().await, db.client().await);
+    assert!(one.guarantees().has(Capability::NotifiedWaiting));
+    let mut waits = Vec::new();
+    for n in 0..20 {
+        let guard = one.named("a").ttl(ms(120_000)).acquire().await.unwrap();
+        let waiter = other.named("a").wait_at_most(ms(60_000));
+        let waiting = tokio::spawn(async move { (waiter.acquire().await.unwrap(), Instant::now()) });
+        tokio::time::sleep(ms(100)).await;
+        if n == 10 {
+            // The one that listens has gone: what it misses is looked for once it is back.
+            db.end_sessions().await;
+            tokio::time::sleep(ms(1_000)).await;
+        }
+        let released = Instant::now();
+        guard.release().await.unwrap_or_else(|e| assert_eq!(e.kind(), ErrorKind::Unavailable));
+        let (next, woken) = waiting.await.unwrap();
+        waits.push(woken.duration_since(released));
+        next.release().await.unwrap();
+    }
+    waits.sort_unstable();
+    println!("from release to the next holder: median {:?}, longest {:?}", waits[10], waits[19]);
+    assert!(waits[10] < ms(200), "{waits:?}");
+}
+
+#[tokio::test]
+async fn too_many_connections_and_a_read_only_server_are_unavailable() {
+    let db = Pg(Postgres::start_with(["fsync=off", "max_connections=9", "superuser_reserved_connections=0"]).unwrap());
+    let client = db.client().await;
+    let pool = sqlx::postgres::PgPoolOptions::new().max_connections(20);
+    let pool = pool.acquire_timeout(ms(1_000)).connect(&db.url()).await.unwrap();
+    let mut taken = Vec::new();
+    while let Ok(connection) = pool.acquire().await {
+        taken.push(connection);
+    }
+    let e = Pg::connect(&db.url()).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    assert!(e.message().contains("too many"), "{e}");
+    client.acquire("a").await.unwrap().release().await.unwrap(); // on what it has
+    taken.clear();
+    pool.close().await;
+
+    db.run("ALTER SYSTEM SET default_transaction_read_only = on").await;
+    db.run("SELECT pg_reload_conf()").await;
+    until("read-only", async || client.try_acquire("a").await.is_err()).await;
+    let e = client.try_acquire("a").await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    assert!(e.message().contains("no writes"), "{e}");
+    let writable = db.url() + "?options=-c%20default_transaction_read_only%3Doff";
+    let mut operator = <sqlx::PgConnection as sqlx::Connection>::connect(&writable).await.unwrap();
+    sqlx::raw_sql("ALTER SYSTEM RESET default_transaction_read_only").execute(&mut operator).await.unwrap();
+    db.run("SELECT pg_reload_conf()").await;
+    until("back", async || client.try_acquire("a").await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn the_level_is_what_the_server_gives() {
+    let level = async |settings: &[&str]| {
+        let db = Pg(Postgres::start_with(settings).unwrap());
+        db.engine().await.guarantees().level()
+    };
+    assert_eq!(level(&[]).await, Some(Level::Fenced));
+    assert_eq!(level(&["fsync=off"]).await, Some(Level::Advisory));
+    assert_eq!(level(&["full_page_writes=off"]).await, Some(Level::Advisory));
+    assert_eq!(level(&["synchronous_commit=off"]).await, Some(Level::Fenced), "on, in sessions of our own");
+    let db = Pg(Postgres::start_durable().unwrap());
+    let pooled = Pg::connect(&format!("{}?pooler=transaction", db.url())).await.unwrap();
+    assert!(!pooled.guarantees().has(Capability::NotifiedWaiting));
+    db.run("CREATE ROLE app LOGIN; GRANT ALL ON SCHEMA public TO app").await;
+    let hidden = Pg::connect(&format!("postgres://app@{}/postgres?table=of_app", db.address())).await.unwrap();
+    let e = hidden.guarantees().require(Level::Leased).unwrap_err();
+    assert!(e.message().contains("pg_monitor"), "{e}");
+}
+
+#[tokio::test]
+async fn who_may_not_create_is_told_the_statements() {
+    let db = Pg::start();
+    db.run("CREATE ROLE app LOGIN").await;
+    let url = format!("postgres://app@{}/postgres", db.address());
+    let e = Pg::connect(&url).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Denied, "{e}");
+    let statements = e.message().split_once("runs:\n").unwrap().1.to_owned();
+    db.run(&statements).await;
+    let e = Pg::connect(&url).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Denied, "{e}");
+    db.run(
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock_locks, fencelock_locks_voids, fencelock_locks_meta TO app",
+    )
+    .await;
+    granted(&Pg::connect(&url).await.unwrap(), &claim("a", ms(1_000))).await;
+    for (url, kind) in [
+        (format!("postgres://nobody@{}/postgres", db.address()), ErrorKind::Denied),
+        (format!("postgres://test@{}/none", db.address()), ErrorKind::InvalidConfig),
+        (format!("postgres://test@{}/postgres?table=none.locks", db.address()), ErrorKind::InvalidConfig),
+        ("postgres://test@127.0.0.1:1/postgres".to_owned(), ErrorKind::Unavailable),
+    ] {
+        let e = Pg::connect(&url).await.unwrap_err();
+        assert_eq!(e.kind(), kind, "{url}: {e}");
+    }
+}
+
+#[tokio::test]
+async fn the_gate() {
+    let db = Pg::start();
+    let pool = db.pool().await;
+    db.run("CREATE TABLE data (n bigint); INSERT INTO data VALUES (0)").await;
+    let gate = PostgresGate::open(pool.clone()).await.unwrap();
+    let (old, new) = (FencingToken::new(7), FencingToken::new(8));
+    let Admission::Admitted(mut pass) = gate.transaction("r", new).await.unwrap() else { panic!("stale") };
+    // Nobody enters, with a larger token either, until that transaction has ended.
+    let (other, waiting) = (PostgresGate::open(pool.clone()).await.unwrap(), Instant::now());
+    let entering = tokio::spawn(async move { other.transaction("r", FencingToken::new(9)).await.unwrap().is_stale() });
+    tokio::time::sleep(ms(300)).await;
+    assert!(!entering.is_finished());
+    sqlx::query("UPDATE data SET n = 1").execute(&mut *pass).await.unwrap();
+    pass.commit().await.unwrap();
+    assert!(!entering.await.unwrap() && waiting.elapsed() >= ms(300));
+    // That one was dropped, and so is its entering.
+    let Admission::Stale(stale) = gate.transaction("r", old).await.unwrap() else { panic!("not stale") };
+    assert_eq!(stale.newest, new);
+    assert!(!gate.transaction("r", new).await.unwrap().is_stale(), "the same may enter again");
+    let mut connection = pool.acquire().await.unwrap();
+    let e = gate.enter(&mut connection, "r", new).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unsupported);
+    let mut transaction = pool.begin().await.unwrap();
+    assert!(gate.enter(&mut transaction, "r", old).await.unwrap().is_stale());
+    drop(transaction);
+    db.run("DROP TABLE fencelock_fences; CREATE TABLE fencelock_fences (resource text, fence bigint)").await;
+    assert_eq!(PostgresGate::open(pool).await.unwrap_err().kind(), ErrorKind::InvalidConfig);
+}
