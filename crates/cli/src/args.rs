@@ -1,8 +1,9 @@
 //! The command line as the user types it.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
-use fencelock::Level;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use fencelock::{Level, MAX_TTL, MIN_TTL};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,7 +37,9 @@ QUIT, USR1 and USR2 are passed on to the whole group.
 
 If the lock is lost, the group gets TERM at once and KILL after the grace of
 --kill-after; nobody else is granted the lock before that. If it was taken away
-(`fencelock release --force`), the group gets KILL at once. The group is also
+(`fencelock release --force`), the group gets KILL at once when fencelock learns
+of it, which is after half a second as a rule and a third of the ttl at the
+latest; another may have been granted the lock by then. The group is also
 killed if fencelock itself is killed, or stopped for too long. What leaves the
 process group (setsid, job control of an interactive shell) is out of reach.
 
@@ -71,6 +74,29 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+impl Cli {
+    /// What the arguments say, the program's own name first.
+    ///
+    /// # Errors
+    /// What is wrong with them, or the help that they ask for.
+    pub(crate) fn of(args: &[OsString]) -> Result<Self, clap::Error> {
+        Self::try_parse_from(args).or_else(|error| {
+            let unknown = match error.get(ContextKind::InvalidArg) {
+                Some(ContextValue::String(arg)) if error.kind() == ErrorKind::UnknownArgument => arg.as_str(),
+                _ => "",
+            };
+            // A lock's name may begin with a dash. With two it is a misspelt option far more often.
+            if !unknown.starts_with('-') || unknown.starts_with("--") {
+                return Err(error);
+            }
+            let run = |run: clap::Command| run.mut_arg("name", |name| name.allow_hyphen_values(true));
+            let command = Self::command().mut_subcommand("run", run);
+            let again = command.try_get_matches_from(args).and_then(|matches| Self::from_arg_matches(&matches));
+            again.map_err(|_| error)
+        })
+    }
+}
+
 /// What every command may say.
 #[derive(Args)]
 pub(crate) struct Options {
@@ -102,12 +128,14 @@ pub(crate) enum Command {
     /// Show what the lock service guarantees in its actual deployment, rule by rule.
     #[command(after_help = "Exits with 79 if the deployment gives less than is required.")]
     Check(Check),
-    /// Show what each engine guarantees at most, by deployment.
+    /// Show what each engine of this build guarantees at most, by deployment.
     Guarantees(Json),
     /// Take a lock away from its holder.
     #[command(after_help = "\
-The holder is told, and `fencelock run` kills its command at once; but a holder
-that is paused or cut off works on until it is told. Only a resource that checks
+The next holder may be granted the lock before the old one knows. `fencelock run`
+asks every half second, or sixth of the ttl if that is shorter, and kills its
+command at once when it learns; at the latest the next renewal tells it, after a
+third of the ttl. A holder that is paused or cut off works on until then. Only a resource that checks
 fencing tokens refuses its late effects, once the next holder has used a newer one.")]
     Release(Release),
     /// Look after the nodes of Redlock: make their counters, see how they stand, bring one back.
@@ -129,13 +157,14 @@ fencing tokens refuses its late effects, once the next holder has used a newer o
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// The lock's name: 1 to 512 bytes.
+    /// The lock's name: 1 to 512 bytes; not beginning with two dashes.
+    #[arg(index = 1)]
     pub(crate) name: String,
     /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(index = 2, last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
     /// How long the lock outlives a holder that has vanished: 50ms to 7days.
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
     pub(crate) ttl: Option<Duration>,
     /// How long to wait for another holder, or `forever`; 30s unless configured.
     #[arg(long, value_name = "DURATION", value_parser = parse_wait, conflicts_with = "no_wait")]
@@ -144,16 +173,16 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) no_wait: bool,
     /// The longest that the command may run; the lock is then lost and the command stopped.
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_max_hold)]
     pub(crate) max_hold: Option<Duration>,
     /// The exit code when somebody else holds the lock.
     #[arg(long, value_name = "CODE", default_value_t = crate::exit::CONTENDED)]
     pub(crate) conflict_exit_code: u8,
-    /// The time between TERM and KILL when the lock is lost.
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "2s")]
+    /// The time between TERM and KILL when the lock is lost, one day at most.
+    #[arg(long, value_name = "DURATION", value_parser = parse_grace, default_value = "2s")]
     pub(crate) kill_after: Duration,
     /// A note that others see beside the lock, 1024 bytes at most.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = parse_note)]
     pub(crate) note: Option<String>,
     /// Run only if the deployment gives this level.
     #[arg(long, value_name = "LEVEL", value_parser = level())]
@@ -172,6 +201,29 @@ pub(crate) enum Patience {
 
 fn parse_wait(text: &str) -> Result<Patience, humantime::DurationError> {
     if text == "forever" { Ok(Patience::Forever) } else { humantime::parse_duration(text).map(Patience::AtMost) }
+}
+
+/// A duration for which `is_right` says so, or what it should have been.
+fn bounded(text: &str, right: &str, is_right: impl Fn(Duration) -> bool) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|e| e.to_string())?;
+    if is_right(duration) { Ok(duration) } else { Err(right.to_owned()) }
+}
+
+fn parse_ttl(text: &str) -> Result<Duration, String> {
+    bounded(text, "50ms to 7days", |ttl| (MIN_TTL..=MAX_TTL).contains(&ttl))
+}
+
+fn parse_max_hold(text: &str) -> Result<Duration, String> {
+    bounded(text, "longer than nothing", |longest| !longest.is_zero())
+}
+
+fn parse_grace(text: &str) -> Result<Duration, String> {
+    // The lock delay, which is up to twice as long, has bounds of its own.
+    bounded(text, "1day at most", |grace| grace <= Duration::from_secs(24 * 60 * 60))
+}
+
+fn parse_note(text: &str) -> Result<String, String> {
+    if text.len() <= 1024 { Ok(text.to_owned()) } else { Err("a note has at most 1024 bytes".to_owned()) }
 }
 
 fn level() -> impl TypedValueParser<Value = Level> {
@@ -229,7 +281,10 @@ pub(crate) struct Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+
+    fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::of(&args.iter().map(OsString::from).collect::<Vec<_>>())
+    }
 
     #[test]
     fn the_command_line_is_well_formed() {
@@ -243,6 +298,38 @@ mod tests {
         assert_eq!(run.command, ["c", "--ttl", "x"]);
         assert!(matches!(run.wait, Some(Patience::Forever)));
         assert!(Cli::try_parse_from(["fencelock", "run", "n", "c"]).is_err());
+    }
+
+    #[test]
+    fn a_name_may_begin_with_a_dash_but_a_misspelt_option_is_none() {
+        let cli = parse(&["fencelock", "run", "-n", "--no-wait", "--", "c"]).unwrap();
+        let Command::Run(run) = cli.command else { panic!("not a run") };
+        assert_eq!((run.name.as_str(), run.no_wait), ("-n", true));
+        for (args, wrong) in [
+            (&["--tll", "5s", "n"][..], "--tll"),
+            (&["--no-wiat", "n"], "--no-wiat"),
+            (&["n", "--no-wiat"], "--no-wiat"),
+            (&["--no-wiat"], "--no-wiat"),
+            (&["-x", "n"], "-x"),
+            (&["n", "-x"], "-x"),
+        ] {
+            let error = parse(&[&["fencelock", "run"], args, &["--", "c"]].concat()).unwrap_err();
+            assert!(error.to_string().contains(wrong), "{args:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_option_out_of_bounds_is_named() {
+        for (option, value) in [
+            ("--ttl", "49ms"),
+            ("--ttl", "8days"),
+            ("--max-hold", "0s"),
+            ("--kill-after", "2days"),
+            ("--note", &"x".repeat(1025)),
+        ] {
+            let error = Cli::try_parse_from(["fencelock", "run", option, value, "n", "--", "c"]).unwrap_err();
+            assert!(error.to_string().contains(option), "{error}");
+        }
     }
 
     #[test]

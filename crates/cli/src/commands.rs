@@ -4,12 +4,11 @@ use crate::args::{Cli, Command};
 use crate::exit::{self, Failure, Outcome};
 use crate::output::say;
 use crate::{check, logging, papers, status, table};
-use clap::Parser;
 use std::future::Future;
 
 /// Does what the command line says; the exit code.
 pub(crate) fn main() -> u8 {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::of(&std::env::args_os().collect::<Vec<_>>()) {
         Ok(cli) => cli,
         Err(answer) => {
             // Help and version come as errors too, and go to standard output.

@@ -54,10 +54,11 @@ fn input_reaches_the_command() {
 #[test]
 fn a_wrong_command_line_is_64() {
     let place = Place::new();
-    let wrong: [&[&str]; 6] = [
+    let wrong: [&[&str]; 7] = [
         &[],
         &["run", "n"],
         &["run", "n", "--"],
+        &["run", "--ttl", "49ms", "n", "--", "true"],
         &["run", "--ttl", "soon", "n", "--", "true"],
         &["run", "", "--", "true"],
         &["release", "n", "--yes"],
@@ -77,8 +78,11 @@ fn wrong_configuration_is_78() {
     for url in ["nothing:", "sqlite:locks.db?colour=red", "memory:x"] {
         assert_eq!(output(place.fencelock(["--url", url, "list"])).code, Some(78), "{url}");
     }
-    let said = output(place.run("--ttl 1ms", "n", "true"));
+    let mut command = place.run("", "n", "true");
+    command.env("FENCELOCK_TTL", "1ms");
+    let said = output(command);
     assert_eq!(said.code, Some(78), "{}", said.stderr);
+    assert!(said.stderr.contains("FENCELOCK_TTL"), "{}", said.stderr);
     let mut command = place.fencelock(["list"]);
     command.env_remove("FENCELOCK_URL");
     assert_eq!(output(command).code, Some(78));
@@ -126,4 +130,14 @@ fn a_service_that_is_not_there_is_69() {
     let place = Place::new();
     let said = output(place.fencelock(["--url", "sqlite:/nonexistent/locks.db", "list"]));
     assert!(matches!(said.code, Some(69 | 78)), "{:?} {}", said.code, said.stderr);
+}
+
+#[test]
+fn variables_of_others_change_nothing() {
+    let place = Place::new();
+    let mut command = place.run("", "-n", "exit 5");
+    command.env("RUST_LOG", "no=such=level,trace").env("FENCELOCK_SERVICE_HOST", "10.0.0.1");
+    command.env("FENCELOCK_PORT", "tcp://10.0.0.1:80").env("FENCELOCK_PORT_80_TCP", "tcp://10.0.0.1:80");
+    let said = output(command);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(5), ""));
 }

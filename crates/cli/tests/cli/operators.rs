@@ -68,5 +68,17 @@ fn the_papers_are_written() {
     assert_eq!(output(place.fencelock(["man", "."])).code, Some(0));
     assert!(place.read("fencelock-run.1").contains("FENCELOCK_TOKEN"));
     assert!(output(place.fencelock(["guarantees"])).stdout.contains("fenced"));
-    assert!(output(place.fencelock(["guarantees", "--json"])).stdout.contains("\"engine\": \"etcd\""));
+    assert!(place.read("fencelock-run.1").contains("> \\-\\- <\\fICOMMAND\\fR>..."));
+    let table = output(place.fencelock(["guarantees", "--json"])).stdout;
+    let engines = [
+        ("memory", true),
+        ("sqlite", true),
+        ("etcd", cfg!(feature = "etcd")),
+        ("redis", cfg!(feature = "redis")),
+        ("redlock", cfg!(feature = "redlock")),
+        ("zookeeper", cfg!(feature = "zookeeper")),
+    ];
+    for (engine, is_here) in engines {
+        assert_eq!(table.contains(&format!("\"engine\": \"{engine}\"")), is_here, "{engine}");
+    }
 }
