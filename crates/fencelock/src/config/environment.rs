@@ -4,7 +4,7 @@ use super::keys;
 use super::layer::{Layer, invalid};
 use fencelock_core::{Error, Result};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -76,7 +76,10 @@ impl Environment {
     pub(super) fn settings(&self) -> Result<(Layer, Vec<Variable>)> {
         let (mut common, mut others) = (Layer::default(), Vec::new());
         let ours = self.variables.iter().filter(|(name, _)| name.starts_with("FENCELOCK_"));
-        for (name, value) in ours.filter(|(name, _)| !keys::OTHER_VARIABLES.contains(&name.as_str())) {
+        let settings = ours
+            .filter(|(name, _)| !keys::OTHER_VARIABLES.contains(&name.as_str()))
+            .filter(|(name, value)| !tells_of_a_service(name, value));
+        for (name, value) in settings {
             let value = value.to_str().ok_or_else(|| not_unicode(name))?;
             match keys::names().find(|key| keys::variable(None, key) == *name) {
                 Some(key) => common.set(key, value, name),
@@ -90,6 +93,20 @@ impl Environment {
         }
         Ok((common, others))
     }
+}
+
+/// Whether Kubernetes sets the variable in every container, to tell where a
+/// service is that is called `fencelock` or `fencelock-…`: nobody wrote it for us.
+fn tells_of_a_service(name: &str, value: &OsStr) -> bool {
+    let begins = ["FENCELOCK_PORT_", "FENCELOCK_SERVICE_"].iter().any(|beginning| name.starts_with(beginning));
+    let is_address = || value.to_str().is_some_and(|value| value.contains("://"));
+    let is_port = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
+    begins
+        || name == "FENCELOCK_PORT"
+        || name.ends_with("_SERVICE_HOST")
+        || name.contains("_SERVICE_PORT")
+        || (name.ends_with("_PORT") && is_address())
+        || name.split_once("_PORT_").is_some_and(|(_, rest)| is_port(rest))
 }
 
 fn not_unicode(name: &str) -> Error {
@@ -137,6 +154,24 @@ mod tests {
             assert_eq!(files.get(1), Some(&PathBuf::from("/home/me/.config/fencelock/fencelock.toml")));
         }
         assert_eq!(usual(&[]), ["fencelock.toml", "/etc/fencelock.toml"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn variables_of_a_service_are_no_settings() {
+        let variables = [
+            ("FENCELOCK_PORT", "tcp://10.0.0.1:80"),
+            ("FENCELOCK_PORT_80_TCP_ADDR", "10.0.0.1"),
+            ("FENCELOCK_SERVICE_HOST", "10.0.0.1"),
+            ("FENCELOCK_SERVICE_PORT_HTTP", "80"),
+            ("FENCELOCK_REDIS_PORT", "tcp://10.0.0.1:6379"),
+            ("FENCELOCK_REDIS_PORT_6379_TCP", "tcp://10.0.0.1:6379"),
+            ("FENCELOCK_REDIS_SERVICE_HOST", "10.0.0.1"),
+            ("FENCELOCK_REDIS_SERVICE_PORT", "6379"),
+        ];
+        assert!(Environment::new(variables).settings().unwrap().1.is_empty());
+        let (_, others) =
+            Environment::new([("FENCELOCK_PORTS", "1"), ("FENCELOCK_REDIS_PORT", "1")]).settings().unwrap();
+        assert_eq!(others.len(), 2, "what is like them is not one of them");
     }
 
     #[test]
