@@ -61,7 +61,9 @@ Exit codes: the command's own; 128 + n if signal n ended it; and
   79  the deployment gives less than --require
   126 the command cannot be run
   127 the command was not found
-  128 + n  signal n ended the wait (130: Ctrl-C)";
+  128 + n  signal n ended the wait
+If INT or QUIT ended the wait or the command, fencelock dies of it too, so that a
+script stops; shells show 130 or 131.";
 
 /// Distributed locks for the shell: run a command while holding a lock, see who holds what.
 #[derive(Debug, Parser)]
