@@ -29,6 +29,10 @@ async fn the_guarantee_table_is_what_the_engines_say() {
     let url = format!("redis+sentinel://{}/{}", sentinels.sentinels()[0], sentinels.name());
     let redis_sentinel = fencelock::connect(url).await.unwrap();
     let redis_cluster = fencelock::connect(format!("redis+cluster://{}", cluster.addresses()[0])).await.unwrap();
+    let redlock_nodes = fencelock_lab::RedisNodes::start(3).unwrap();
+    let redlock_durable_nodes = fencelock_lab::RedisNodes::start_durable(3).unwrap();
+    let redlock = redlock_on(&redlock_nodes).await;
+    let redlock_durable = redlock_on(&redlock_durable_nodes).await;
     // The times of servers as they come.
     let settings = fencelock_lab::ZooKeeperSettings::default().with_tick(2_000).with_sync_limit(5);
     let alone = fencelock_lab::ZooKeeper::start_with(&settings).unwrap();
@@ -54,6 +58,8 @@ async fn the_guarantee_table_is_what_the_engines_say() {
         ("one server as it comes: no persistence, RDB or AOF `everysec`", &*redis.guarantees()),
         ("replicas and Sentinel, with or without `wait_replicas`", &*redis_sentinel.guarantees()),
         ("Cluster", &*redis_cluster.guarantees()),
+        ("3 or more nodes, an odd number, each as the one server above, after `redlock init`", &*redlock_durable),
+        ("the same, nodes as they come", &*redlock),
         ("3 members, 3.4.38, 3.5.23, 3.6.5 or later, or `etcd.lease_fixes` attested", &*etcd_members),
         ("the same, one member", &*etcd_member),
         ("any number of members of an older version, as in Debian 12", &*etcd_old),
@@ -62,4 +68,12 @@ async fn the_guarantee_table_is_what_the_engines_say() {
         ("one server", &*zookeeper_alone.guarantees()),
     ]);
     assert_eq!(printed, table, "the README should say:\n\n{table}");
+}
+
+async fn redlock_on(nodes: &fencelock_lab::RedisNodes) -> std::sync::Arc<fencelock_core::Guarantees> {
+    use fencelock::redlock::{RedlockConfig, RedlockOperator};
+    let url = format!("redlock://{}", nodes.addresses());
+    let config = RedlockConfig::from_url(&fencelock_core::EngineUrl::parse(&url).unwrap()).unwrap();
+    RedlockOperator::new(config).unwrap().init(0).await.unwrap();
+    fencelock::connect(url).await.unwrap().guarantees()
 }

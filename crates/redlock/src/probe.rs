@@ -116,8 +116,8 @@ pub(crate) fn guarantees(seats: &[Seat], attested: &[String]) -> Result<Guarante
     let eviction = match judge(seats, Facts::keeps_all) {
         (Some(true), _) => eviction.proved("nothing is evicted on any node"),
         (Some(false), who) => eviction.refused(
-            format!("{who}: held locks and counters are evicted when memory is short"),
-            "set maxmemory-policy noeviction on every node",
+            "held locks and counters are evicted when memory is short",
+            format!("set maxmemory-policy noeviction on every node; it is not so on {who}"),
         ),
         (None, who) => eviction.unknown(format!("{who} does not show the eviction policy")),
     };
@@ -125,8 +125,8 @@ pub(crate) fn guarantees(seats: &[Seat], attested: &[String]) -> Result<Guarante
     let replicas = match judge(seats, Facts::has_no_replicas) {
         (Some(true), _) => replicas.proved("no node has a replica that could be promoted"),
         (Some(false), who) => replicas.refused(
-            format!("{who} has a replica; one that is promoted may not have a lock or a token that was granted"),
-            "remove the replicas, or never promote one",
+            "a replica that is promoted may not have a lock or a token that was granted",
+            format!("remove the replicas, or never promote one; {who} has one"),
         ),
         (None, who) => replicas.unknown(format!("{who} does not show its replicas")),
     };
@@ -139,12 +139,17 @@ pub(crate) fn guarantees(seats: &[Seat], attested: &[String]) -> Result<Guarante
         ),
         (Some(false), who) => (
             restart.refused(
-                format!("{who}, {persistence}: a restart forgets locks that were granted"),
-                "set appendonly yes and appendfsync always, or let a node that was restarted vote again only after the longest ttl",
+                format!("{persistence}: a restart forgets locks that were granted"),
+                format!(
+                    "set appendonly yes and appendfsync always on every node (it is not so on {who}), or let a node that \
+                     was restarted vote again only after the longest ttl"
+                ),
             ),
             durable.refused(
-                format!("{who}, {persistence}: a restart loses counters, or sets them back"),
-                "set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no on every node",
+                format!("{persistence}: a restart loses counters, or sets them back"),
+                format!(
+                    "set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no on every node; it is not so on {who}"
+                ),
             ),
         ),
         (None, who) => {
