@@ -108,9 +108,8 @@ async fn undo(engine: Arc<dyn DistributedLock>, claim: &Claim) {
             }
             Err(failure) => failure,
         };
-        // In a session nothing ends by itself; but what is refused for good is not asked for for ever.
-        let hopeless = !in_session || failure.kind() != ErrorKind::Unavailable;
-        if hopeless && claim.now().since(begun) >= by_itself {
+        // In a session nothing ends by itself, so there it is asked for as long as the session lives.
+        if !in_session && claim.now().since(begun) >= by_itself {
             tracing::warn!(target: "fencelock", event = "abandoned", name = %claim.name(), claim = %claim.id(), %failure,
                 "not undone; left to run out");
             return;

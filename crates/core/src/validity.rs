@@ -228,13 +228,14 @@ impl Validity {
     /// A renewal acknowledged after the deadline changes nothing, and a fixed
     /// lease is only told that contact is good.
     pub fn renewed(&self, sent: Moment) {
-        let ttl = if self.renews() { self.ttl() } else { Duration::ZERO };
-        self.extended(sent, ttl);
-        if self.renews() {
-            let claim = self.claim();
-            tracing::debug!(target: "fencelock", event = "renewed", engine = %self.0.terms.engine, name = %claim.name(),
-                claim = %claim.id(), token = self.0.token.get(), "renewed");
+        if !self.renews() {
+            self.0.doubted.store(false, Ordering::SeqCst);
+            return;
         }
+        self.extended(sent, self.ttl());
+        let claim = self.claim();
+        tracing::debug!(target: "fencelock", event = "renewed", engine = %self.0.terms.engine, name = %claim.name(),
+            claim = %claim.id(), token = self.0.token.get(), "renewed");
     }
 
     /// As [`renewed`](Self::renewed), when the server granted another ttl (its
@@ -248,9 +249,7 @@ impl Validity {
                 break;
             }
         }
-        if !ttl.is_zero() {
-            self.0.ttl.store(crate::clock::nanos(ttl), Ordering::SeqCst);
-        }
+        self.0.ttl.store(crate::clock::nanos(ttl), Ordering::SeqCst);
         // An acknowledgement of something older than the last proof says nothing of contact now.
         if self.0.proved.fetch_max(sent.as_nanos(), Ordering::SeqCst) < sent.as_nanos() {
             self.0.doubted.store(false, Ordering::SeqCst);

@@ -107,6 +107,10 @@ impl Inner {
                 return Ok(Some(Attempt::Granted(self.granted(claim, &lease, proof, created, seen))));
             }
             Ok(Standing::Absent { holder }) => {
+                if claim.is_unanswered() {
+                    // An earlier copy may still arrive, and take the lock for nobody.
+                    self.undo(claim).await?;
+                }
                 self.tickets.refused(claim);
                 return Ok(Some(Attempt::contended(None, holder)));
             }

@@ -126,7 +126,12 @@ impl Probe {
                 format!("etcd {} may acknowledge a keepalive of a lease that has been revoked", show(*old)),
                 "run 3.4.38, 3.5.23, 3.6.5 or later",
             ),
-            None => rule.proved(format!("every member that answered ({answered} of {endpoints}) has the fixes")),
+            // One that did not answer, or is not named here, may be the leader.
+            None if *answered < self.voters.unwrap_or(*endpoints).max(*endpoints) => rule.unknown(format!(
+                "{answered} of {} members said which version they are",
+                self.voters.unwrap_or(*endpoints).max(*endpoints)
+            )),
+            None => rule.proved(format!("every member ({answered}) has the fixes")),
         }
     }
 

@@ -83,7 +83,9 @@ impl Link {
     pub(crate) async fn call(&self, command: &Cmd, deadline: Instant) -> Result<Value, Failure> {
         let wire = self.wire(deadline).await?;
         let mut connection = wire.connection.clone();
-        self.on(&wire, deadline, connection.req_packed_command(command)).await?.extract_error().map_err(Failure::of)
+        // A server's error is an answer to this library; here it may mean that the server is the wrong one.
+        let answer = async { connection.req_packed_command(command).await?.extract_error() };
+        self.on(&wire, deadline, answer).await
     }
 
     /// Sends `ASKING` and the command together, to a node that is taking the slot over.

@@ -171,7 +171,8 @@ impl Router {
                 Err(failure) => failure,
             };
             hop += 1;
-            let over = hop >= HOPS || Instant::now() + PAUSE >= deadline;
+            let pauses = matches!(failure.next, Next::TryAgain | Next::Rediscover);
+            let over = hop >= HOPS || Instant::now() + if pauses { PAUSE } else { Duration::ZERO } >= deadline;
             if !failure.settled || failure.next == Next::GiveUp || over {
                 return Err(failure);
             }
