@@ -237,6 +237,41 @@ async fn the_level_is_what_all_nodes_give() {
     assert_eq!(RedlockLock::connect(attested).await.unwrap().guarantees().level(), Some(Level::Leased));
 }
 
+/// Dropped anywhere, and run again: the set is whole, and no token comes twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn init_and_reseed_can_be_interrupted() {
+    for after in [3, 30, 120, 300] {
+        let mut nodes = RedisNodes::start(3).unwrap();
+        let limit = Duration::from_millis(after);
+        let made = tokio::time::timeout(limit, operator(&nodes).init(0)).await;
+        if made.is_err() {
+            // The set may be ready, or not; it is never half so.
+            if let Err(e) = engine(&nodes.addresses()).await {
+                assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+            }
+        }
+        operator(&nodes).init(0).await.unwrap();
+        let status = operator(&nodes).status().await.unwrap();
+        assert_eq!(status.voting(), 3, "{status:?}");
+        let client = client(&nodes.addresses()).await;
+        let first = client.acquire("a").await.unwrap();
+        let token = first.token();
+        first.release().await.unwrap();
+        nodes.nodes_mut()[1].server_mut().kill();
+        nodes.nodes_mut()[1].restart().unwrap();
+        let node = nodes.nodes()[1].address().to_string();
+        let delay = Duration::from_secs(4);
+        assert!(
+            tokio::time::timeout(delay + limit, operator(&nodes).reseed(&node, delay)).await.is_err() || after > 100
+        );
+        operator(&nodes).reseed(&node, delay).await.unwrap();
+        assert_eq!(operator(&nodes).status().await.unwrap().voting(), 3);
+        let next = client.acquire("a").await.unwrap();
+        assert!(next.token() > token);
+        next.release().await.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn init_makes_nothing_anew_where_tokens_were_given_out() {
     let mut nodes = initialised(RedisNodes::start(3).unwrap()).await;

@@ -8,7 +8,14 @@
 //! seconds: a proposal that a node would refuse need not arrive; an answer that is
 //! lost is one that is never counted; clients and nodes are interchangeable.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, reason = "a test")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    reason = "a test"
+)]
 
 use stateright::{Checker, Model, Property};
 use std::collections::BTreeSet;

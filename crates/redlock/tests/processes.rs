@@ -47,7 +47,7 @@ fn contend(addresses: &str, directory: &Path) -> ExitCode {
     runtime.block_on(async {
         let client = common::client(addresses).await;
         let one = |client: fencelock_core::LockClient, directory: PathBuf| async move {
-            loop {
+            while directory.exists() {
                 let name = fastrand::usize(..NAMES);
                 let lock = client.named(&format!("name {name}")).ttl(TTL).wait_at_most(LIMIT);
                 match lock.acquire().await {
