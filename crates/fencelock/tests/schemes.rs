@@ -65,7 +65,10 @@ async fn every_scheme_that_is_compiled_in_connects() {
 async fn init_redlock(url: &str) {
     use fencelock::redlock::{RedlockConfig, RedlockOperator};
     let refused = fencelock::connect(url).await.expect_err("no counters yet");
-    assert!(refused.kind() == ErrorKind::Refused && refused.to_string().contains("fencelock redlock init"), "{refused}");
+    assert!(
+        refused.kind() == ErrorKind::Refused && refused.to_string().contains("fencelock redlock init"),
+        "{refused}"
+    );
     let url = fencelock::EngineUrl::parse(url).expect("a URL");
     let config = RedlockConfig::from_url(&url).expect("a configuration");
     RedlockOperator::new(config).expect("an operator").init(0).await.expect("counters");
