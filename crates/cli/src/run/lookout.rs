@@ -32,8 +32,17 @@ pub(super) async fn taken_away(client: &LockClient, guard: &LockGuard, ttl: Dura
 
 async fn is_gone(client: &LockClient, guard: &LockGuard, hold: &LockMonitor) -> bool {
     let Ok(Ok(holder)) = timeout(ANSWER, client.inspect(guard.name().as_str())).await else { return false };
-    let is_ours = |holder: &HolderInfo| holder.claim.is_none_or(|claim| claim == guard.claim_id());
-    hold.is_held() && !holder.as_ref().is_some_and(is_ours)
+    let is_another = |holder: &HolderInfo| holder.claim.is_some_and(|claim| claim != guard.claim_id());
+    let is_gone = holder.as_ref().map_or_else(|| tells_free_from_unknown(client), is_another);
+    hold.is_held() && is_gone
+}
+
+/// Whether the engine's word that nobody holds a lock can be relied on.
+///
+/// Redlock says so too when a node of the hold's majority does not answer, and
+/// the hold may well outlast that. Its word that another holds the lock is good.
+fn tells_free_from_unknown(client: &LockClient) -> bool {
+    client.guarantees().engine() != "redlock"
 }
 
 #[cfg(test)]
