@@ -41,7 +41,7 @@ async fn a_thousand_cancelled_acquires_leave_nothing() {
     let left = TTL + Duration::from_secs(5);
     until("no place is left", left, async || keys(&etcd, "fencelock/l/").await.is_empty()).await;
     until("nothing is pending", LONG, async || clients.iter().all(|one| one.pending() == 0)).await;
-    until("no void id and no lease is left", left, async || {
+    until("no void id and no lease is left", LONG, async || {
         keys(&etcd, "fencelock/").await == ["fencelock/meta"] && leases(&etcd).await == 0
     })
     .await;

@@ -119,6 +119,9 @@ pub(crate) fn command(address: SocketAddr, words: &[&str]) -> Result<String, Fai
     stream.write_all(request.as_bytes())?;
     let mut answer = vec![0; 64 * 1024];
     let read = stream.read(&mut answer)?;
+    if read == 0 {
+        return Err(Failure::new("the connection was closed"));
+    }
     answer.truncate(read);
     String::from_utf8(answer).map_err(|_| Failure::new("an answer that is not UTF-8"))
 }
