@@ -89,6 +89,8 @@ impl PostgresConfig {
             .port(server.port)
             .database(&server.database)
             .application_name("fencelock")
+            // Poolers refuse what they do not know, and there is no float here.
+            .extra_float_digits(None)
             .ssl_mode(match server.tls {
                 Tls::Disable => PgSslMode::Disable,
                 Tls::Require => PgSslMode::Require,

@@ -7,13 +7,14 @@ use super::probe::Probe;
 use super::schema::Schema;
 use super::statement::{Ready, Statement, Value};
 use crate::failure::Failure;
+use crate::micros::micros;
 use crate::pool::Opens;
 use async_trait::async_trait;
 use fencelock_core::{Error, ErrorKind, Guarantees, Result};
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _, Row as _};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a statement waits for another transaction to give up a row.
 pub(crate) const LOCK_WAIT: Duration = Duration::from_millis(200);
@@ -34,12 +35,13 @@ impl Opening {
         // Tables may have to be made, by several clients at once.
         let limit = config.server.request_timeout * 3;
         let opened = tokio::time::timeout(limit, async {
+            let began = Instant::now();
             let mut one = config.options().connect().await.map_err(failure)?;
             let mut other = config.options().connect().await.map_err(failure)?;
             let pooled = match config.pooler {
                 Pooler::None => false,
                 Pooler::Transaction => true,
-                Pooler::Detect => is_pooled(&mut one, &mut other).await?,
+                Pooler::Detect => is_pooled(&mut one, &mut other, began).await?,
             };
             for connection in [&mut one, &mut other] {
                 set_up(connection, &config, pooled).await?;
@@ -116,18 +118,33 @@ async fn set_up(connection: &mut PgConnection, config: &PostgresConfig, pooled: 
     connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.map(drop).map_err(failure)
 }
 
-/// Two connections of ours that are open at once have two sessions, each its own for good, unless something hands them round.
-async fn is_pooled(one: &mut PgConnection, other: &mut PgConnection) -> Result<bool, Failure> {
-    let first = session(one).await.map_err(failure)?;
+/// Two connections of ours that are open at once have two sessions, begun for
+/// them and each its own for good, unless something hands sessions round.
+async fn is_pooled(one: &mut PgConnection, other: &mut PgConnection, began: Instant) -> Result<bool, Failure> {
+    let first = session(one, began).await.map_err(failure)?;
+    let second = session(other, began).await.map_err(failure)?;
+    if first.is_older || second.is_older {
+        return Ok(true);
+    }
     for _ in 0..2 {
-        if session(other).await.map_err(failure)? == first || session(one).await.map_err(failure)? != first {
+        let (one, other) = (session(one, began).await.map_err(failure)?, session(other, began).await.map_err(failure)?);
+        if one.process != first.process || other.process != second.process || one.process == other.process {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-async fn session(connection: &mut PgConnection) -> sqlx::Result<i32> {
-    let rows: Vec<PgRow> = connection.fetch_all(sqlx::raw_sql("SELECT pg_backend_pid()")).await?;
-    rows.first().map_or(Ok(0), |row| row.try_get(0))
+struct Session {
+    process: i32,
+    /// It was there before we connected.
+    is_older: bool,
+}
+
+async fn session(connection: &mut PgConnection, began: Instant) -> sqlx::Result<Session> {
+    let rows: Vec<PgRow> = connection.fetch_all(sqlx::raw_sql(include_str!("sql/session.sql"))).await?;
+    let Some(row) = rows.first() else { return Err(sqlx::Error::RowNotFound) };
+    // Clocks may run a little apart.
+    let most = began.elapsed() + Duration::from_millis(100);
+    Ok(Session { process: row.try_get(0)?, is_older: micros(row.try_get(1)?) > most })
 }

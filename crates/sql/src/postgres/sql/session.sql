@@ -1,0 +1,3 @@
+SELECT pid, (extract(epoch FROM clock_timestamp() - backend_start) * 1000000)::bigint
+FROM pg_stat_activity
+WHERE pid = pg_backend_pid()
