@@ -33,6 +33,13 @@ async fn the_guarantee_table_is_what_the_engines_say() {
     let redlock_durable_nodes = fencelock_lab::RedisNodes::start_durable(3).unwrap();
     let redlock = redlock_on(&redlock_nodes).await;
     let redlock_durable = redlock_on(&redlock_durable_nodes).await;
+    let postgres = fencelock_lab::Postgres::start_durable().unwrap();
+    let postgres_loose = fencelock_lab::Postgres::start().unwrap();
+    let mariadb = fencelock_lab::MariaDb::start_durable().unwrap();
+    let mariadb_loose = fencelock_lab::MariaDb::start().unwrap();
+    let sql = async |url: String| fencelock::connect(url).await.unwrap().guarantees();
+    let (postgres, postgres_loose) = (sql(postgres.url()).await, sql(postgres_loose.url()).await);
+    let (mariadb, mariadb_loose) = (sql(mariadb.url()).await, sql(mariadb_loose.url()).await);
     // The times of servers as they come.
     let settings = fencelock_lab::ZooKeeperSettings::default().with_tick(2_000).with_sync_limit(5);
     let alone = fencelock_lab::ZooKeeper::start_with(&settings).unwrap();
@@ -54,6 +61,10 @@ async fn the_guarantee_table_is_what_the_engines_say() {
     let table = guarantee_table([
         ("tasks of one process", &*memory.guarantees()),
         ("one file on a local file system, `synchronous=FULL`, on Linux", &*sqlite.guarantees()),
+        ("one server with durable settings, no standby", &*postgres),
+        ("one server with `fsync` off", &*postgres_loose),
+        ("MariaDB, one server with durable settings, no replica", &*mariadb),
+        ("MariaDB, one server with `innodb_flush_log_at_trx_commit` other than 1", &*mariadb_loose),
         ("one server, `appendfsync always`, `noeviction`, no replicas", &*redis_durable.guarantees()),
         ("one server as it comes: no persistence, RDB or AOF `everysec`", &*redis.guarantees()),
         ("replicas and Sentinel, with or without `wait_replicas`", &*redis_sentinel.guarantees()),

@@ -9,7 +9,7 @@ use fencelock_lab::{MariaDb, Postgres};
 use fencelock_sql::SqlLock;
 use fencelock_sql::mysql::MySqlConfig;
 use fencelock_sql::postgres::PostgresConfig;
-use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, MySqlConnection, PgConnection};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -77,6 +77,11 @@ async fn raw_mysql(connection: &mut MySqlConnection, acquire: &(Arc<str>, Vec<us
     assert_eq!(query.execute(connection).await.unwrap().rows_affected(), 1);
 }
 
+/// As the engine connects: without a log line for each statement.
+fn raw_options<O: ConnectOptions + std::str::FromStr<Err = sqlx::Error>>(url: &str) -> O {
+    url.parse::<O>().unwrap().disable_statement_logging()
+}
+
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times[times.len() / 2] / PAIRS
@@ -107,7 +112,7 @@ async fn bench() {
     let server = Postgres::start().unwrap();
     let config = PostgresConfig::from_url(&EngineUrl::parse(&server.url()).unwrap()).unwrap();
     let client = LockClient::new(SqlLock::postgres(config).await.unwrap()).unwrap();
-    let mut connection = PgConnection::connect(&server.url()).await.unwrap();
+    let mut connection = raw_options::<sqlx::postgres::PgConnectOptions>(&server.url()).connect().await.unwrap();
     let acquire = fill(include_str!("../src/postgres/sql/acquire.sql"), PG_NOW, '"');
     let free = fill(include_str!("../src/postgres/sql/free.sql"), PG_NOW, '"');
     let (mut with, mut without) = (Vec::new(), Vec::new());
@@ -124,7 +129,7 @@ async fn bench() {
     let server = MariaDb::start().unwrap();
     let config = MySqlConfig::from_url(&EngineUrl::parse(&server.url()).unwrap()).unwrap();
     let client = LockClient::new(SqlLock::mysql(config).await.unwrap()).unwrap();
-    let mut connection = MySqlConnection::connect(&server.url()).await.unwrap();
+    let mut connection = raw_options::<sqlx::mysql::MySqlConnectOptions>(&server.url()).connect().await.unwrap();
     let acquire = ordered(&fill(include_str!("../src/mysql/sql/acquire.sql"), MY_NOW, '`'));
     let free = ordered(&fill(include_str!("../src/mysql/sql/free.sql"), MY_NOW, '`'));
     client.acquire("raw").await.unwrap().release().await.unwrap(); // the row is there for both
