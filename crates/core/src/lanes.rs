@@ -11,22 +11,30 @@ use tokio::sync::{Notify, Semaphore};
 #[derive(Clone, Default)]
 pub(crate) struct Lanes(Arc<Mutex<HashMap<LockName, Lane>>>);
 
+/// Most names that are held have no waiter, so that what waiters need is made for the first of them.
+#[derive(Default)]
 struct Lane {
+    holds: usize,
+    queue: Option<Box<Queue>>,
+}
+
+struct Queue {
     turn: Arc<Semaphore>,
     freed: Arc<Notify>,
     waiters: HashMap<ClaimId, Claim>,
     /// The waiter that talks to the server.
     head: Option<ClaimId>,
-    holds: usize,
     obstacle: Obstacle,
 }
 
-impl Lane {
-    fn new() -> Self {
+impl Default for Queue {
+    fn default() -> Self {
         let (turn, freed) = (Arc::new(Semaphore::new(1)), Arc::new(Notify::new()));
-        Self { turn, freed, waiters: HashMap::new(), head: None, holds: 0, obstacle: Obstacle::Silence }
+        Self { turn, freed, waiters: HashMap::new(), head: None, obstacle: Obstacle::Silence }
     }
+}
 
+impl Queue {
     /// Whom to tell of `obstacle`: nobody if it is known, else those whom the server does not tell.
     fn meet(&mut self, obstacle: &Obstacle) -> Vec<Claim> {
         if self.obstacle == *obstacle {
@@ -49,10 +57,11 @@ impl Lanes {
     /// Takes the last place in the lane of the claim's name.
     pub(crate) fn join(&self, claim: &Claim) -> Waiter {
         let mut lanes = lock(&self.0);
-        let lane = lanes.entry(claim.name().clone()).or_insert_with(Lane::new);
-        lane.waiters.insert(claim.id(), claim.clone());
-        let obstacle = if lane.holds > 0 { held_here(claim) } else { lane.obstacle.clone() };
-        let (turn, freed) = (Arc::clone(&lane.turn), Arc::clone(&lane.freed));
+        let lane = lanes.entry(claim.name().clone()).or_default();
+        let queue = lane.queue.get_or_insert_default();
+        queue.waiters.insert(claim.id(), claim.clone());
+        let obstacle = if lane.holds > 0 { held_here(claim) } else { queue.obstacle.clone() };
+        let (turn, freed) = (Arc::clone(&queue.turn), Arc::clone(&queue.freed));
         drop(lanes);
         claim.met(obstacle);
         Waiter { lanes: self.clone(), name: claim.name().clone(), id: claim.id(), turn, freed }
@@ -61,13 +70,17 @@ impl Lanes {
     /// Notes that this client holds `name`, until what is returned is dropped.
     pub(crate) fn hold(&self, name: &LockName) -> LocalHold {
         let mut lanes = lock(&self.0);
-        let lane = lanes.entry(name.clone()).or_insert_with(Lane::new);
+        let lane = lanes.entry(name.clone()).or_default();
         lane.holds += 1;
-        // They are all of this client, and so is the holder.
-        let obstacle = lane.waiters.values().next().map(held_here);
-        let waiters = obstacle.as_ref().map(|obstacle| lane.meet(obstacle)).unwrap_or_default();
+        let mut told = None;
+        if let Some(queue) = &mut lane.queue {
+            // They are all of this client, and so is the holder.
+            told = queue.waiters.values().next().map(held_here).map(|obstacle| (queue.meet(&obstacle), obstacle));
+        }
         drop(lanes);
-        tell(waiters, &obstacle.unwrap_or_default());
+        if let Some((waiters, obstacle)) = told {
+            tell(waiters, &obstacle);
+        }
         LocalHold { lanes: self.clone(), name: name.clone() }
     }
 
@@ -75,10 +88,17 @@ impl Lanes {
         let mut lanes = lock(&self.0);
         if let Some(lane) = lanes.get_mut(name) {
             change(lane);
-            if lane.waiters.is_empty() && lane.holds == 0 {
+            lane.queue.take_if(|queue| queue.waiters.is_empty());
+            if lane.queue.is_none() && lane.holds == 0 {
                 lanes.remove(name);
             }
         }
+    }
+
+    fn change_queue<R>(&self, name: &LockName, change: impl FnOnce(&mut Queue) -> R) -> Option<R> {
+        let mut changed = None;
+        self.change(name, |lane| changed = lane.queue.as_mut().map(|queue| change(queue)));
+        changed
     }
 
     /// How many names have a lane.
@@ -108,22 +128,22 @@ impl Waiter {
 
     /// It is this one's turn to talk to the server.
     pub(crate) fn lead(&self) {
-        self.lanes.change(&self.name, |lane| lane.head = Some(self.id));
+        self.lanes.change_queue(&self.name, |queue| queue.head = Some(self.id));
     }
 
     /// Tells everyone in the lane what its head met, since only the head asks the server.
     pub(crate) fn met(&self, claim: &Claim, obstacle: &Obstacle) {
         claim.met(obstacle.clone());
-        let waiters = lock(&self.lanes.0).get_mut(&self.name).map(|lane| lane.meet(obstacle)).unwrap_or_default();
-        tell(waiters, obstacle);
+        let waiters = self.lanes.change_queue(&self.name, |queue| queue.meet(obstacle));
+        tell(waiters.unwrap_or_default(), obstacle);
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.lanes.change(&self.name, |lane| {
-            lane.waiters.remove(&self.id);
-            lane.head.take_if(|head| *head == self.id);
+        self.lanes.change_queue(&self.name, |queue| {
+            queue.waiters.remove(&self.id);
+            queue.head.take_if(|head| *head == self.id);
         });
     }
 }
@@ -141,7 +161,9 @@ impl Drop for LocalHold {
     fn drop(&mut self) {
         self.lanes.change(&self.name, |lane| {
             lane.holds = lane.holds.saturating_sub(1);
-            lane.freed.notify_one();
+            if let Some(queue) = &lane.queue {
+                queue.freed.notify_one();
+            }
         });
     }
 }
