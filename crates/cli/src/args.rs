@@ -144,6 +144,9 @@ fencing tokens refuses its late effects, once the next holder has used a newer o
     #[cfg(feature = "redlock")]
     #[command(subcommand)]
     Redlock(crate::redlock::Redlock),
+    /// Drop the rows of locks in a SQL table that nobody has held for long. It may run beside those who lock.
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    Purge(crate::purge::Purge),
     /// Print a completion script for a shell.
     #[command(after_help = "Example: fencelock completions bash > /etc/bash_completion.d/fencelock")]
     Completions {

@@ -41,6 +41,8 @@ fn dispatch(Cli { options, command }: &Cli) -> Outcome {
         Command::Guarantees(json) => table::show(json.wanted),
         #[cfg(feature = "redlock")]
         Command::Redlock(command) => block_on(crate::redlock::redlock(options, command)),
+        #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+        Command::Purge(args) => block_on(crate::purge::purge(options, args)),
         Command::Completions { shell } => papers::completions(*shell),
         Command::Man { directory } => papers::manual(directory),
     }

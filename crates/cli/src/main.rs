@@ -9,6 +9,8 @@ mod logging;
 mod output;
 mod papers;
 mod progress;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod purge;
 #[cfg(feature = "redlock")]
 mod redlock;
 mod status;

@@ -26,6 +26,7 @@ pub(crate) enum Cause {
     /// Another transaction had the row for too long.
     Locked,
     /// There is such a row already.
+    #[cfg(feature = "mysql")]
     Duplicate,
     /// The connection broke; whether the statement ran is not known.
     Broken,

@@ -102,7 +102,7 @@ impl Probe {
         let value = self.get("innodb_flush_log_at_trx_commit");
         if !matches!(value, "1" | "3") {
             return rule.refused(
-                format!("innodb_flush_log_at_trx_commit is {value}: a crash may forget locks that are held"),
+                format!("`innodb_flush_log_at_trx_commit` is {value}: a crash may forget locks that are held"),
                 "set innodb_flush_log_at_trx_commit = 1",
             );
         }
