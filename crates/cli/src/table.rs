@@ -152,8 +152,13 @@ mod tests {
         for cells in &lines {
             let of_this = lines.iter().filter(|other| other[1] == cells[1]);
             let theirs = most(of_this.map(|cells| (level(cells[3]), cells[6].contains("`fifo`"))));
-            let rows = ROWS.iter().filter(|row| row.engine == cells[1]);
-            assert_eq!(most(rows.map(|row| (level(row.level), row.fifo))), theirs, "{}", cells[1]);
+            // What only an attestation gives may stand in the README, and need not.
+            let given = |attested: bool| {
+                let rows = ROWS.iter().filter(|row| row.engine == cells[1]);
+                let rows = rows.filter(move |row| attested || !row.deployment.contains("attested"));
+                most(rows.map(|row| (level(row.level), row.fifo)))
+            };
+            assert!(theirs == given(true) || theirs == given(false), "{}: {theirs:?}, {:?}", cells[1], given(true));
         }
     }
 

@@ -169,6 +169,8 @@ impl DistributedLock for EtcdLock {
 
     async fn abandon(&self, claim: &Claim) -> Result<()> {
         if !claim.was_sent() {
+            // It may have got as far as its lease, which must not be kept alive for it.
+            self.inner.tickets.remove(claim.id());
             return Ok(());
         }
         Ok(self.inner.undo(claim).await?)
