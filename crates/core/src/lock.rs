@@ -121,6 +121,12 @@ pub trait Admin: Send + Sync {
 
     /// Frees the lock whoever holds it; false if nobody did. The next token is larger.
     ///
+    /// The holder has no say in it, as in a failure. So a hold that asked for a
+    /// [lock delay](Claim::lock_delay) leaves the lock closed to others for that
+    /// long, by the server's clock, or for what was left of its lease if that is
+    /// less; meanwhile nobody holds it. A hold without one is freed at once. The
+    /// call itself does not wait, and needs nobody alive afterwards.
+    ///
     /// # Errors
     /// `Unavailable` when no answer came.
     async fn force_release(&self, name: &LockName) -> Result<bool>;

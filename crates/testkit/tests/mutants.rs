@@ -86,6 +86,7 @@ mutants! {
     NoLocalQueue by "waiters_of_one_client_are_served_in_order",
     WaitsInSilence by "wait_limit_is_one_deadline",
     KeepsToItself by "excludes_across_processes",
+    ForcesAtOnce by "seized_stays_closed_for_its_lock_delay",
     NeverReconnects by "unreachable_is_lost_by_the_deadline",
 }
 

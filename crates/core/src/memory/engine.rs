@@ -90,7 +90,7 @@ impl MemoryLock {
                 let lease = MemoryLease::new(self.clone(), claim.clone());
                 Ok(Attempt::Granted(Grant::new(claim, lease, sent_at, token)))
             }
-            Answer::Contended { expires_in, holder } => Ok(Attempt::contended(Some(expires_in), Some(holder))),
+            Answer::Contended { expires_in, holder } => Ok(Attempt::contended(Some(expires_in), holder)),
             Answer::Dead => Err(Error::new(ErrorKind::Lost, "this claim was abandoned, released or has expired")),
         }
     }
@@ -160,6 +160,6 @@ impl Admin for MemoryLock {
 
     async fn force_release(&self, name: &LockName) -> Result<bool> {
         let name = name.clone();
-        Ok(self.call(Operation::Inspect, move |table, now| table.expire(&name, now)).await?)
+        Ok(self.call(Operation::Inspect, move |table, now| table.force(&name, now)).await?)
     }
 }

@@ -16,7 +16,8 @@ pub(super) enum Answer {
     Granted(FencingToken),
     Contended {
         expires_in: Duration,
-        holder: Arc<str>,
+        /// Nobody, while the lock stays closed after a forced release.
+        holder: Option<Arc<str>>,
     },
     /// The id was released, abandoned or has expired.
     Dead,
@@ -34,6 +35,8 @@ pub(super) struct Table {
 #[derive(Debug, Default)]
 struct Entry {
     held: Option<Held>,
+    /// The end of a lock delay that a forced release has left behind.
+    closed_until: Option<Moment>,
     queue: VecDeque<Waiting>,
 }
 
@@ -60,12 +63,12 @@ impl Table {
             return Answer::Dead;
         }
         let entry = self.locks.entry(claim.name().clone()).or_default();
-        if let Some(held) = &mut entry.held {
-            if held.claim.id() == claim.id() {
-                // Never back: this request may be an old one that comes late or twice.
-                held.expires = held.expires.max(now.plus(claim.server_ttl()));
-                return Answer::Granted(held.token);
-            }
+        if let Some(held) = entry.held.as_mut().filter(|held| held.claim.id() == claim.id()) {
+            // Never back: this request may be an old one that comes late or twice.
+            held.expires = held.expires.max(now.plus(claim.server_ttl()));
+            return Answer::Granted(held.token);
+        }
+        if let Some((free_at, holder)) = entry.taken() {
             if let Some(wake) = wake {
                 match entry.queue.iter_mut().find(|waiting| waiting.claim.id() == claim.id()) {
                     Some(waiting) => waiting.heard = now,
@@ -75,7 +78,7 @@ impl Table {
                     }
                 }
             }
-            return Answer::Contended { expires_in: held.expires.since(now), holder: Arc::clone(held.claim.holder()) };
+            return Answer::Contended { expires_in: free_at.since(now), holder };
         }
         Answer::Granted(self.grant(&claim.detached(), now))
     }
@@ -84,7 +87,8 @@ impl Table {
         self.last_token += 1;
         let token = FencingToken::new(self.last_token);
         let held = Held { claim: claim.clone(), token, since: now, expires: now.plus(claim.server_ttl()) };
-        self.locks.entry(claim.name().clone()).or_default().held = Some(held);
+        let entry = self.locks.entry(claim.name().clone()).or_default();
+        (entry.held, entry.closed_until) = (Some(held), None);
         token
     }
 
@@ -98,6 +102,10 @@ impl Table {
             self.voids.bury(held.claim.id(), held.claim.server_ttl(), now);
             entry.held = None;
         }
+        if entry.closed_until.is_some_and(|end| end > now) {
+            return;
+        }
+        entry.closed_until = None;
         while let Some(next) = entry.queue.pop_front() {
             if now.since(next.heard) < WAITER_LEASE {
                 next.wake.notify_one();
@@ -155,6 +163,19 @@ impl Table {
         true
     }
 
+    /// Ends the hold of `name` as an operator does: the holder has to hear of it
+    /// first, so that the lock stays closed for the lock delay it asked for.
+    pub(super) fn force(&mut self, name: &LockName, now: Moment) -> bool {
+        self.settle(name, now);
+        if let Some(entry) = self.locks.get_mut(name)
+            && let Some(held) = &entry.held
+            && !held.claim.lock_delay().is_zero()
+        {
+            entry.closed_until = Some(now.plus(held.claim.lock_delay()).min(held.expires));
+        }
+        self.expire(name, now)
+    }
+
     /// Gives the lock to `thief`, past everyone in the queue.
     pub(super) fn steal(&mut self, thief: &Claim, now: Moment) -> FencingToken {
         if let Some(held) = self.locks.get_mut(thief.name()).and_then(|entry| entry.held.take()) {
@@ -192,6 +213,16 @@ impl Table {
             entry.held = None;
         }
         self.settle(name, now);
+    }
+}
+
+impl Entry {
+    /// When others may have it at the earliest, and who has it until then.
+    fn taken(&self) -> Option<(Moment, Option<Arc<str>>)> {
+        match &self.held {
+            Some(held) => Some((held.expires, Some(Arc::clone(held.claim.holder())))),
+            None => self.closed_until.map(|end| (end, None)),
+        }
     }
 }
 

@@ -44,6 +44,40 @@ pub(crate) async fn old_holder_leaves_the_thief_alone(stage: Stage) -> Outcome {
     Ok(thief.release().await?)
 }
 
+/// The holder has to hear of it before another may have the lock, as after a failure.
+pub(crate) async fn seized_stays_closed_for_its_lock_delay(stage: Stage) -> Outcome {
+    let name = stage.name("lock");
+    let (a, b) = (stage.client().await?, stage.client().await?);
+    let delay = stage.ttl();
+    let guard = match a.named(&name).lock_delay(delay).try_acquire().await {
+        Err(e) if e.kind() == ErrorKind::InvalidConfig && stage.is_session() => {
+            stage.chose("holds live in a session", "a lock delay that it cannot hold may be refused, and is");
+            return is_free(&b, &name).await;
+        }
+        tried => tried?.expect_that("a new name should be free")?,
+    };
+    let waiter = tokio::spawn(b.named(&name).wait_at_most(stage.ttl() + delay + SLACK).acquire());
+    tokio::time::sleep(stage.ttl() / 8).await;
+    let seized = Instant::now();
+    stage.seize(&name).await?;
+    let reason = within("the loss is told", stage.ttl() + SLACK, guard.lost()).await?;
+    ensure!(reason == LossReason::Revoked, "the service took the lock away, and the holder is told {reason:?}");
+    let holder = b.inspect(&name).await?;
+    let closed = seized.elapsed() < delay;
+    ensure!(!closed || holder.is_none(), "the lock is closed, and held: {holder:?}");
+    if closed {
+        a.try_acquire(&name).await?.map_or(Ok(()), |_| {
+            ensure!(seized.elapsed() >= delay, "granted {:?} after it was seized", seized.elapsed());
+            Ok(())
+        })?;
+    }
+    let next = within("the waiter is served", stage.ttl() + delay + SLACK, waiter).await???;
+    let early = delay.saturating_sub(seized.elapsed());
+    ensure!(early.is_zero(), "granted {early:?} before the lock delay of {delay:?} was over");
+    ensure!(next.token() > guard.token(), "token {} came after {}", next.token(), guard.token());
+    Ok(next.release().await?)
+}
+
 /// Directly at the engine, since a client that knows of its loss asks nobody.
 pub(crate) async fn release_of_a_stolen_lease_never_frees_the_thiefs(stage: Stage) -> Outcome {
     let name = stage.name("lock");

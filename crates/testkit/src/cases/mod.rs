@@ -79,7 +79,7 @@ cases! {
         loss {
             seized_is_told_and_stays_lost, old_holder_leaves_the_thief_alone,
             release_of_a_stolen_lease_never_frees_the_thiefs, loss_is_told_at_once_where_promised,
-            work_is_cut_at_loss, monitors_agree_with_the_guard, stale_writer_is_refused,
+            seized_stays_closed_for_its_lock_delay, work_is_cut_at_loss, monitors_agree_with_the_guard, stale_writer_is_refused,
         }
         drops { drop_frees, drop_off_the_runtime_frees, guard_outlives_its_runtime, close_drains }
         cancel {

@@ -149,7 +149,7 @@ impl DistributedLock for OwnLock {
                 if flaw != Flaw::ShowsTheDead {
                     table.expire(&key, now);
                 }
-                let row = table.rows.get(&key)?;
+                let row = table.rows.get(&key).filter(|row| row.is_held())?;
                 let note = (!row.note.is_empty()).then(|| row.note.as_str().into());
                 let holder = if flaw == Flaw::HidesTheHolder { "somebody" } else { &row.holder };
                 let info = HolderInfo::new(holder, FencingToken::new(row.token)).with_note(note);
@@ -222,7 +222,10 @@ impl Admin for OwnLock {
         let names: Vec<_> = self
             .wire
             .ask(|table, now| {
-                let rows = table.rows.iter().filter(|(name, row)| name.starts_with(prefix) && row.expires > now);
+                let rows = table
+                    .rows
+                    .iter()
+                    .filter(|(name, row)| name.starts_with(prefix) && row.is_held() && row.expires > now);
                 rows.map(|(name, row)| (name.clone(), row.holder.clone(), row.token)).collect()
             })
             .await?;
@@ -233,7 +236,18 @@ impl Admin for OwnLock {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<bool> {
-        let key = self.wire.key(name);
-        self.wire.ask(|table, _| table.rows.remove(&key).is_some()).await
+        let (flaw, key) = (self.wire.flaw, self.wire.key(name));
+        self.wire
+            .ask(|table, now| {
+                table.expire(&key, now);
+                let Some(row) = table.rows.get(&key).filter(|row| row.is_held()).cloned() else { return false };
+                if row.delay == 0 || flaw == Flaw::ForcesAtOnce {
+                    table.rows.remove(&key);
+                } else {
+                    table.rows.insert(key.clone(), row.closed(now));
+                }
+                true
+            })
+            .await
     }
 }

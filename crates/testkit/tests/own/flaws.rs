@@ -64,12 +64,14 @@ pub(crate) enum Flaw {
     WaitsInSilence,
     /// Says that it reaches other processes, and keeps its table to itself.
     KeepsToItself,
+    /// A forced release frees at once, whatever lock delay the holder asked for.
+    ForcesAtOnce,
     /// Once the service was away, the connection stays broken.
     NeverReconnects,
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Self; 43] = [
+    pub(crate) const ALL: [Self; 44] = [
         Self::None,
         Self::ReleasesAnybodys,
         Self::AbandonsAnybodys,
@@ -112,6 +114,7 @@ impl Flaw {
         Self::NoLocalQueue,
         Self::WaitsInSilence,
         Self::KeepsToItself,
+        Self::ForcesAtOnce,
         Self::NeverReconnects,
     ];
 

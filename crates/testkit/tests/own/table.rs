@@ -20,6 +20,7 @@ pub(crate) struct Row {
     pub(crate) id: String,
     pub(crate) token: u64,
     pub(crate) expires: u64,
+    pub(crate) delay: u64,
     pub(crate) holder: String,
     pub(crate) note: String,
     /// For the flaw of letting two in.
@@ -29,7 +30,17 @@ pub(crate) struct Row {
 impl Row {
     pub(crate) fn of(claim: &Claim, token: u64, expires: u64) -> Self {
         let (holder, note) = (claim.holder().to_string(), claim.note().map(ToString::to_string).unwrap_or_default());
-        Self { id: claim.id().to_string(), token, expires, holder, note, second: false }
+        let delay = claim.lock_delay().as_nanos() as u64;
+        Self { id: claim.id().to_string(), token, expires, delay, holder, note, second: false }
+    }
+
+    /// What a forced release leaves of a hold with a lock delay: nobody's, and not free.
+    pub(crate) fn closed(self, now: u64) -> Self {
+        Self { id: String::new(), expires: self.expires.min(now + self.delay), holder: String::new(), ..self }
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        !self.id.is_empty()
     }
 
     pub(crate) fn is(&self, id: ClaimId) -> bool {
@@ -71,10 +82,11 @@ impl Table {
         let mut table = Self::default();
         for line in text.lines() {
             match line.split('\t').collect::<Vec<_>>().as_slice() {
-                ["row", name, id, token, expires, holder, note, second] => {
+                ["row", name, id, token, expires, delay, holder, note, second] => {
                     let (token, expires) = (token.parse().unwrap(), expires.parse().unwrap());
+                    let delay = delay.parse().unwrap();
                     let (id, holder, note) = ((*id).to_owned(), (*holder).to_owned(), (*note).to_owned());
-                    let row = Row { id, token, expires, holder, note, second: *second == "true" };
+                    let row = Row { id, token, expires, delay, holder, note, second: *second == "true" };
                     table.rows.insert((*name).to_owned(), row);
                 }
                 ["void", id] => {
@@ -92,8 +104,8 @@ impl Table {
     fn print(&self) -> String {
         let mut lines = Vec::new();
         for (name, r) in &self.rows {
-            let Row { id, token, expires, holder, note, second } = r;
-            lines.push(format!("row\t{name}\t{id}\t{token}\t{expires}\t{holder}\t{note}\t{second}"));
+            let Row { id, token, expires, delay, holder, note, second } = r;
+            lines.push(format!("row\t{name}\t{id}\t{token}\t{expires}\t{delay}\t{holder}\t{note}\t{second}"));
         }
         lines.extend(self.voids.iter().map(|id| format!("void\t{id}")));
         lines.extend(self.tokens.iter().map(|(name, token)| format!("token\t{name}\t{token}")));
