@@ -94,9 +94,18 @@ pub(crate) async fn cancelled_at_random_instants(stage: Stage) -> Outcome {
     let (holder, waiter, other) = (stage.client().await?, stage.client().await?, stage.client().await?);
     for round in 0..200 {
         let held = if round % 2 == 0 { Some(take(&holder, &name).await?) } else { None };
-        let within = Duration::from_micros(fastrand::u64(0..6_000));
+        let longest = if round % 4 < 2 { 500 } else { 6_000 };
+        let within = Duration::from_micros(fastrand::u64(0..longest));
         let freed_after = Duration::from_micros(fastrand::u64(0..6_000));
-        let wait = tokio::time::timeout(within, acquire(&waiter, &name));
+        // A thread's sleep: the runtime's timers round to whole milliseconds, in
+        // which an acquire can be over.
+        let cut = tokio::task::spawn_blocking(move || std::thread::sleep(within));
+        let wait = async {
+            tokio::select! {
+                waited = acquire(&waiter, &name) => Some(waited),
+                _ = cut => None,
+            }
+        };
         let free = async {
             if let Some(guard) = held {
                 tokio::time::sleep(freed_after).await;
