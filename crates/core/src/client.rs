@@ -1,5 +1,6 @@
 //! What callers hold: a cheap handle over any engine.
 
+use crate::degraded::{Watch, look, probe_every};
 use crate::driven::{Driven, Manner};
 use crate::hold::Context;
 use crate::ledger::Ledger;
@@ -8,13 +9,17 @@ use crate::schedule::{Schedule, tick};
 use crate::validity::Drift;
 use crate::{
     AcquireOptions, Admin, Capability, Clock, DistributedLock, Error, ErrorKind, Guarantees, HolderInfo, Liveness,
-    LockGuard, LockName, NamedLock, Result,
+    LockGuard, LockName, NamedLock, OnDegraded, Requirements, Result,
 };
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+
+/// The shortest time between probes of a client's own.
+const LEAST_REPROBE: Duration = Duration::from_secs(1);
 
 /// A client of one lock service. Cloning is cheap and gives the same client.
 ///
@@ -39,6 +44,7 @@ pub(crate) struct Shared {
     pub(crate) defaults: AcquireOptions,
     pub(crate) home: Handle,
     pub(crate) context: Context,
+    pub(crate) watch: Arc<Watch>,
     closed: AtomicBool,
     /// Rung when the client is closed.
     pub(crate) closing: Notify,
@@ -58,6 +64,12 @@ impl Shared {
         }
         Ok(())
     }
+
+    /// Whether a lock may be asked for.
+    pub(crate) fn check_ready(&self) -> Result<()> {
+        self.check_open()?;
+        self.watch.check()
+    }
 }
 
 impl LockClient {
@@ -72,7 +84,16 @@ impl LockClient {
     /// A client of `engine` with options of its own.
     pub fn builder(engine: Arc<dyn DistributedLock>) -> ClientBuilder {
         let drift = Some(Drift::DEFAULT);
-        ClientBuilder { engine, clock: Clock::system(), holder: None, defaults: AcquireOptions::default(), drift }
+        ClientBuilder {
+            engine,
+            clock: Clock::system(),
+            holder: None,
+            defaults: AcquireOptions::default(),
+            drift,
+            requirements: Requirements::default(),
+            on_degraded: OnDegraded::default(),
+            reprobe: None,
+        }
     }
 
     /// The lock called `name`, with options to set before either verb.
@@ -162,6 +183,21 @@ impl LockClient {
         self.shared.engine.guarantees()
     }
 
+    /// Probes the deployment now, without waiting for a reconnect, and tells what it guarantees.
+    ///
+    /// If that is less than was required, what [`OnDegraded`] says happens at once.
+    ///
+    /// # Errors
+    /// `Unavailable` if no answer came: what was found before still counts.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn probe(&self) -> Result<Arc<Guarantees>> {
+        let found = self.run("probe", |engine| async move { engine.probe().await }).await?;
+        look(&self.shared.watch, &self.shared.context.schedule);
+        Ok(found)
+    }
+
     /// Who this client says it is.
     #[must_use]
     pub fn holder(&self) -> &str {
@@ -230,6 +266,9 @@ pub struct ClientBuilder {
     holder: Option<Arc<str>>,
     defaults: AcquireOptions,
     drift: Option<Drift>,
+    requirements: Requirements,
+    on_degraded: OnDegraded,
+    reprobe: Option<Duration>,
 }
 
 impl ClientBuilder {
@@ -252,6 +291,24 @@ impl ClientBuilder {
         self
     }
 
+    /// What the deployment has to give; nothing unless set.
+    pub fn requirements(mut self, requirements: Requirements) -> Self {
+        self.requirements = requirements;
+        self
+    }
+
+    /// What to do when it no longer gives that; a warning unless set.
+    pub fn on_degraded(mut self, reaction: OnDegraded) -> Self {
+        self.on_degraded = reaction;
+        self
+    }
+
+    /// Probes the deployment this often, 1 s at least, besides after each reconnect; never unless set.
+    pub fn reprobe(mut self, interval: Duration) -> Self {
+        self.reprobe = Some(interval);
+        self
+    }
+
     /// The clock that deadlines are read from. For tests.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -262,17 +319,23 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// `InvalidConfig` names the option that is out of bounds, or says that the
-    /// runtime has no timers; `Unavailable` outside a tokio runtime.
+    /// runtime has no timers; `Refused` if the deployment does not give what is
+    /// required; `Unavailable` outside a tokio runtime.
     pub fn build(self) -> Result<LockClient> {
         let guarantees = self.engine.guarantees();
         let drift = self
             .drift
             .ok_or_else(|| Error::new(ErrorKind::InvalidConfig, "clock_drift is at most 500000 parts per million"))?;
+        if self.reprobe.is_some_and(|interval| interval < LEAST_REPROBE) {
+            return Err(Error::new(ErrorKind::InvalidConfig, "reprobe is 1s at least"));
+        }
+        let defaults = self.defaults.checked()?;
         let home = home()?;
+        let watch = Arc::new(Watch::new(Arc::clone(&self.engine), self.requirements, self.on_degraded)?);
         let schedule = Arc::new(Schedule::default());
         let (ledger, inbox) = Ledger::new();
         home.spawn(reap(Arc::clone(&self.engine), Arc::clone(&schedule), inbox));
-        home.spawn(tick(Arc::clone(&schedule), self.clock.clone()));
+        home.spawn(tick(Arc::clone(&schedule), self.clock.clone(), Arc::clone(&watch)));
         let push_loss = guarantees.has(Capability::PushLoss);
         let in_session = guarantees.liveness() == Liveness::Session;
         let engine = guarantees.engine().into();
@@ -280,13 +343,18 @@ impl ClientBuilder {
             engine: self.engine,
             clock: self.clock,
             holder: self.holder.unwrap_or_else(default_holder),
-            defaults: self.defaults.checked()?,
+            defaults,
             home,
             context: Context { engine, ledger, schedule, drift, push_loss, in_session },
+            watch,
             closed: AtomicBool::new(false),
             closing: Notify::new(),
         };
-        Ok(LockClient { shared: Arc::new(shared) })
+        let shared = Arc::new(shared);
+        if let Some(interval) = self.reprobe {
+            shared.home.spawn(probe_every(interval, Arc::downgrade(&shared)));
+        }
+        Ok(LockClient { shared })
     }
 }
 
@@ -304,7 +372,7 @@ fn home() -> Result<Handle> {
         Error::new(ErrorKind::Unavailable, "a client is made inside a tokio runtime, and there is none here")
     })?;
     // tokio tells that there are no timers only by panicking.
-    let has_timers = std::panic::catch_unwind(|| drop(tokio::time::sleep(std::time::Duration::ZERO))).is_ok();
+    let has_timers = std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok();
     if !has_timers {
         let message = "the runtime has no timers; build it with `enable_time` or `enable_all`";
         return Err(Error::new(ErrorKind::InvalidConfig, message));

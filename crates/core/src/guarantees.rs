@@ -53,7 +53,10 @@ pub enum Assumption {
 }
 
 impl Assumption {
-    /// The short name used in tables: `T1` to `T4`.
+    /// All of them, T1 first.
+    pub const ALL: [Self; 4] = [Self::ClockRates, Self::ServerClock, Self::HolderClock, Self::ServerMemory];
+
+    /// The short name used in tables and in configuration: `T1` to `T4`.
     #[must_use]
     pub const fn id(self) -> &'static str {
         match self {
@@ -88,6 +91,11 @@ pub enum Capability {
     PushLoss,
     /// Ownership can be tested inside the caller's own transaction of the same store.
     InStoreGuard,
+}
+
+impl Capability {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Fifo, Self::NotifiedWaiting, Self::PushLoss, Self::InStoreGuard];
 }
 
 impl fmt::Display for Capability {
@@ -162,8 +170,12 @@ impl Guarantees {
 
     /// Marks the rules named in `ids` as attested, where they are not proved already.
     ///
+    /// For the first probe, when the configuration can still be put right;
+    /// [`attest_again`](Self::attest_again) is for those after it.
+    ///
     /// # Errors
-    /// `InvalidConfig` if an id names no rule here, or one that nobody can attest.
+    /// `InvalidConfig` if an id names no rule here, or one that nobody can attest;
+    /// `Refused` if the probe found that the rule does not hold, with what it found.
     pub fn attest<S: AsRef<str>>(mut self, ids: impl IntoIterator<Item = S>) -> Result<Self> {
         for id in ids {
             let id = id.as_ref();
@@ -181,6 +193,19 @@ impl Guarantees {
             rule.attest().map_err(|e| e.with_engine(self.engine.clone()))?;
         }
         Ok(self)
+    }
+
+    /// As [`attest`](Self::attest), for a deployment that was probed anew: a rule
+    /// that was found not to hold stays refused, whatever was attested before.
+    #[must_use]
+    pub fn attest_again<S: AsRef<str>>(mut self, ids: impl IntoIterator<Item = S>) -> Self {
+        for id in ids {
+            if let Some(rule) = self.rules.iter_mut().find(|rule| rule.id() == id.as_ref()) {
+                // An error says that the rule cannot be attested as it came out now, and it stays so.
+                let _ = rule.attest();
+            }
+        }
+        self
     }
 
     /// The engine's name.
@@ -322,8 +347,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_disproved_cannot_be_attested() {
+        let e = guarantees().attest(["e.single"]).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Refused);
+        for part in ["`e.single`", "one host", "use etcd", "`attest`"] {
+            assert!(e.message().contains(part), "{part}: {e}");
+        }
+        let later = guarantees().attest_again(["e.single", "e.disk", "e.gone"]);
+        assert!(later.rule_is("e.single", RuleOutcome::Refused), "found anew, it is refused and not attested");
+        assert!(later.rule_is("e.disk", RuleOutcome::Attested));
+    }
+
+    #[test]
     fn only_what_can_be_attested_is() {
-        assert_eq!(guarantees().attest(["e.single"]).unwrap_err().kind(), ErrorKind::InvalidConfig);
+        let probed = guarantees().with_rule(Rule::new("e.told", Level::Fenced).unknown("it is ours to know"));
+        assert_eq!(probed.attest(["e.told"]).unwrap_err().kind(), ErrorKind::InvalidConfig);
         assert!(guarantees().attest(["e.dsik"]).unwrap_err().message().contains("e.disk"));
     }
 }

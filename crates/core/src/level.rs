@@ -146,22 +146,36 @@ impl Rule {
     }
 
     /// Lets the configuration attest the rule when the engine could not prove it.
+    ///
+    /// Where the engine saw that the rule does not hold, it does not say this: what
+    /// was disproved nobody can attest, apart from the few rules for which the
+    /// evidence says less than the operator knows.
     #[must_use]
     pub const fn attestable(mut self) -> Self {
         self.attestable = true;
         self
     }
 
+    /// Says that the rule holds, where the engine could not see it.
+    ///
+    /// # Errors
+    /// `Refused` if the engine saw that it does not, with what it saw;
+    /// `InvalidConfig` if nobody can attest it.
     pub(crate) fn attest(&mut self) -> Result<()> {
         if self.outcome == RuleOutcome::Proved {
             return Ok(());
         }
-        if !self.attestable {
-            let message = format!("`{}` cannot be attested: {}", self.id, self.reason);
-            return Err(Error::new(ErrorKind::InvalidConfig, message));
+        if self.attestable {
+            self.outcome = RuleOutcome::Attested;
+            return Ok(());
         }
-        self.outcome = RuleOutcome::Attested;
-        Ok(())
+        let Self { id, reason, .. } = self;
+        if self.outcome != RuleOutcome::Refused {
+            return Err(Error::new(ErrorKind::InvalidConfig, format!("`{id}` cannot be attested: {reason}")));
+        }
+        let fix = self.fix.as_ref().map(|fix| format!("; {fix}")).unwrap_or_default();
+        let message = format!("`{id}` is attested, and it is not so: {reason}{fix}, and take it out of `attest`");
+        Err(Error::new(ErrorKind::Refused, message))
     }
 
     /// The rule's stable id, as in `attest = ["redis.persistence"]`.

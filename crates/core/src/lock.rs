@@ -48,6 +48,18 @@ pub trait DistributedLock: fmt::Debug + Send + Sync + 'static {
     /// What this engine guarantees in the deployment it is connected to. Cheap; probed anew on reconnect.
     fn guarantees(&self) -> Arc<Guarantees>;
 
+    /// Asks the deployment anew what it guarantees: from then on
+    /// [`guarantees`](Self::guarantees) says what was found. The default has nothing to ask.
+    ///
+    /// What was attested and is now found not to be so comes out refused
+    /// ([`Guarantees::attest_again`]).
+    ///
+    /// # Errors
+    /// `Unavailable` when no answer came; what was found before still counts.
+    async fn probe(&self) -> Result<Arc<Guarantees>> {
+        Ok(self.guarantees())
+    }
+
     /// Tries once, without waiting for another holder.
     ///
     /// `Contended` is answered only when no trace of the try is left.

@@ -84,7 +84,8 @@ impl NamedLock {
     ///
     /// # Errors
     /// `Timeout` if somebody held it to the end of the wait, `Unavailable` if the
-    /// service was not reached, `InvalidName`, `InvalidConfig`, or what the engine says.
+    /// service was not reached, `InvalidName`, `InvalidConfig`, `Refused` if the deployment no longer gives
+    /// what was required ([`OnDegraded`](crate::OnDegraded)), or what the engine says.
     ///
     /// # Cancel safety
     /// Dropping the future at any point leaves nothing behind: the place in the
@@ -118,7 +119,7 @@ impl NamedLock {
             Err(refused) => LockName::new(refused).map_err(|e| e.with_operation(operation))?,
         };
         let told = |e: crate::Error| e.with_engine(shared.engine_name()).with_operation(operation).with_name(&name);
-        shared.check_open().map_err(told)?;
+        shared.check_ready().map_err(told)?;
         let options = self.options.checked().map_err(told)?;
         let span = tracing::debug_span!(target: "fencelock", "acquire", engine = shared.engine_name(), name = %name,
             holder = %shared.holder);

@@ -106,7 +106,7 @@ pub(crate) async fn acquire(shared: Arc<Shared>, wish: Wish) -> Result<Option<Lo
         let Some(granted) = Driven::new(&shared.home, &shared.context.ledger, manner, work).await? else {
             return Ok(None);
         };
-        shared.check_open()?;
+        shared.check_ready()?;
         if let Some(guard) = take(&shared, granted, &wish) {
             return Ok(Some(guard));
         }
@@ -196,8 +196,8 @@ async fn give_up(shared: &Shared, claim: &Claim, wish: &Wish) -> Error {
         let closing = shared.closing.notified();
         tokio::pin!(closing);
         closing.as_mut().enable();
-        if let Err(closed) = shared.check_open() {
-            return closed;
+        if let Err(refused) = shared.check_ready() {
+            return refused;
         }
         let now = claim.now();
         let waited = now.since(wish.started);

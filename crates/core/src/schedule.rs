@@ -4,9 +4,10 @@
 //! So while anything is held one ticker a client reads the clock at least every
 //! 250 ms. No hold has a timer or a task of its own before its first renewal.
 
+use crate::degraded::{Watch, look};
 use crate::hold::Hold;
 use crate::sync::lock;
-use crate::{Clock, LockName, Moment};
+use crate::{Clock, LockName, LossReason, Moment};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -120,6 +121,20 @@ impl Schedule {
         lock(&self.due).closed
     }
 
+    /// The deployment falls short of what was required: whatever is held is lost.
+    pub(crate) fn degrade(&self) {
+        let held = {
+            let mut due = lock(&self.due);
+            due.names.clear();
+            std::mem::take(&mut due.holds)
+        };
+        for hold in held.into_values() {
+            hold.set_slot(None);
+            hold.validity.lose(LossReason::Degraded);
+            hold.retire();
+        }
+    }
+
     /// Nobody will look any more: whatever is still held counts as lost.
     pub(crate) fn close(&self) {
         let left = {
@@ -146,14 +161,15 @@ impl Drop for ClosesSchedule {
 }
 
 /// Looks at every hold when it is due, until the schedule is closed.
-pub(crate) fn tick(schedule: Arc<Schedule>, clock: Clock) -> impl Future<Output = ()> + Send {
+pub(crate) fn tick(schedule: Arc<Schedule>, clock: Clock, watch: Arc<Watch>) -> impl Future<Output = ()> + Send {
     // Made here and not in the future, which a runtime may drop before it is ever polled.
     let closing = ClosesSchedule(schedule);
-    async move { ticking(&closing.0, &clock).await }
+    async move { ticking(&closing.0, &clock, &watch).await }
 }
 
-async fn ticking(schedule: &Schedule, clock: &Clock) {
+async fn ticking(schedule: &Schedule, clock: &Clock, watch: &Watch) {
     while !schedule.is_closed() {
+        look(watch, schedule);
         while let Some(hold) = schedule.take_due(clock.now()) {
             match hold.look() {
                 Some(next) => schedule.put(&hold, next),

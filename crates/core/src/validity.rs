@@ -27,6 +27,10 @@ pub enum LossReason {
     SessionEnded,
     /// The hold reached its own `max_hold`.
     MaxHold,
+    /// The deployment no longer gives what was required of it, and the client was
+    /// told to [refuse](crate::OnDegraded::Refuse) that. The service may keep the
+    /// lock for as long as it was granted.
+    Degraded,
 }
 
 impl fmt::Display for LossReason {
@@ -36,6 +40,7 @@ impl fmt::Display for LossReason {
             Self::Revoked => "the service gave it up or away",
             Self::SessionEnded => "its session ended",
             Self::MaxHold => "it reached its longest hold",
+            Self::Degraded => "the deployment no longer gives what was required",
         })
     }
 }
@@ -78,6 +83,7 @@ const fn code(reason: LossReason) -> u64 {
         LossReason::Revoked => 2,
         LossReason::SessionEnded => 3,
         LossReason::MaxHold => 4,
+        LossReason::Degraded => 7,
     }
 }
 const RELEASED: u64 = 5;
@@ -91,6 +97,7 @@ fn ended(state: u64) -> Option<Ended> {
         2 => Some(Ended::Lost(LossReason::Revoked)),
         3 => Some(Ended::Lost(LossReason::SessionEnded)),
         4 => Some(Ended::Lost(LossReason::MaxHold)),
+        7 => Some(Ended::Lost(LossReason::Degraded)),
         RELEASED => Some(Ended::Released),
         _ => None,
     }
