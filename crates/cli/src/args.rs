@@ -36,10 +36,12 @@ command and everything it left in its process group have ended. INT, TERM, HUP,
 QUIT, USR1 and USR2 are passed on to the whole group.
 
 If the lock is lost, the group gets TERM at once and KILL after the grace of
---kill-after; nobody else is granted the lock before that. If it was taken away
-(`fencelock release --force`), the group gets KILL at once when fencelock learns
-of it, which is after half a second as a rule and a third of the ttl at the
-latest; another may have been granted the lock by then. The group is also
+--kill-after. If it was taken away (`fencelock release --force`), the group gets
+KILL as soon as fencelock hears of it, after half a second as a rule. The service
+keeps the lock closed for that long (the lock delay), so the group is gone before
+another holder is granted the lock. It is not if the lock was deleted by hand in the
+store itself, or if it was taken away while fencelock was cut off from the service
+or stopped: then the group is stopped at the deadline only. The group is also
 killed if fencelock itself is killed, or stopped for too long. What leaves the
 process group (setsid, job control of an interactive shell) is out of reach.
 
@@ -134,11 +136,12 @@ pub(crate) enum Command {
     Guarantees(Json),
     /// Take a lock away from its holder.
     #[command(after_help = "\
-The next holder may be granted the lock before the old one knows. `fencelock run`
-asks every half second, or sixth of the ttl if that is shorter, and kills its
-command at once when it learns; at the latest the next renewal tells it, after a
-third of the ttl. A holder that is paused or cut off works on until then. Only a resource that checks
-fencing tokens refuses its late effects, once the next holder has used a newer one.")]
+The old holder hears of it within half a second as a rule, if it is `fencelock run`,
+and kills its command; meanwhile nobody holds the lock, and nobody is granted it. A
+program that asked for no lock delay has no such time: another may be granted the
+lock before it knows. A holder that is stopped or cut off from the service works on
+until its deadline. Only a resource that checks fencing tokens refuses its late
+effects, once the next holder has used a newer one.")]
     Release(Release),
     /// Look after the nodes of Redlock: make their counters, see how they stand, bring one back.
     #[cfg(feature = "redlock")]

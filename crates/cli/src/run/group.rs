@@ -4,13 +4,14 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use std::time::Duration;
 
-/// How long the server keeps the lock closed after the holder's deadline: the
-/// grace between TERM and KILL, what the two clocks may differ by in that time
-/// (`drift`, in parts per million), and the time that processes take to die.
-pub(super) fn lock_delay(grace: Duration, drift: u32) -> Duration {
-    // grace / (1 - drift): at half the rate, which is the most that is allowed for, twice as long.
+/// How long the server keeps the lock closed after the holder's deadline, and
+/// after a forced release: as long as the holder needs to be rid of its command,
+/// which is `need`, what the two clocks may differ by in that time (`drift`, in
+/// parts per million), and the time that processes take to die.
+pub(super) fn lock_delay(need: Duration, drift: u32) -> Duration {
+    // need / (1 - drift): at half the rate, which is the most that is allowed for, twice as long.
     let rest = 1_000_000_u128.saturating_sub(u128::from(drift)).max(500_000);
-    let stretched = grace.as_nanos().saturating_mul(1_000_000).div_ceil(rest);
+    let stretched = need.as_nanos().saturating_mul(1_000_000).div_ceil(rest);
     let stretched = u64::try_from(stretched).map_or(Duration::MAX, Duration::from_nanos);
     stretched.saturating_add(Duration::from_millis(250))
 }
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lock_stays_closed_for_longer_than_the_grace() {
+    fn the_lock_stays_closed_for_longer_than_is_needed() {
         assert_eq!(lock_delay(Duration::ZERO, 10_000), Duration::from_millis(250));
         assert_eq!(lock_delay(Duration::from_secs(99), 10_000), Duration::from_millis(100_250));
         assert_eq!(lock_delay(Duration::from_secs(2), 500_000), Duration::from_millis(4_250));

@@ -8,10 +8,20 @@ use tokio::time::{sleep, timeout};
 const LONGEST: Duration = Duration::from_millis(500);
 /// The longest that one look may take.
 const ANSWER: Duration = Duration::from_secs(5);
+/// What is allowed for the answers of a service that is not away: to two looks, or to a renewal.
+const ANSWERS: Duration = Duration::from_secs(1);
 
 /// How often the service is asked who holds the lock.
 fn pace(ttl: Duration) -> Duration {
     (ttl / 6).clamp(Duration::from_millis(10), LONGEST)
+}
+
+/// How long a holder that reaches the service takes, at the most, to hear that its lock was taken away.
+///
+/// An engine that [tells of a loss](fencelock::Capability::PushLoss) does so sooner.
+pub(super) fn notice(client: &LockClient, ttl: Duration) -> Duration {
+    let next = if tells_free_from_unknown(client) { pace(ttl) } else { pace(ttl).max(ttl / 3) };
+    next.saturating_add(ANSWERS)
 }
 
 /// Returns once the service says, twice in a row, that nobody or another holds
@@ -40,7 +50,8 @@ async fn is_gone(client: &LockClient, guard: &LockGuard, hold: &LockMonitor) -> 
 /// Whether the engine's word that nobody holds a lock can be relied on.
 ///
 /// Redlock says so too when a node of the hold's majority does not answer, and
-/// the hold may well outlast that. Its word that another holds the lock is good.
+/// the hold may well outlast that. Its word that another holds the lock is good,
+/// and so is its answer to a renewal, a third of the ttl after the last one.
 fn tells_free_from_unknown(client: &LockClient) -> bool {
     client.guarantees().engine() != "redlock"
 }
@@ -54,6 +65,14 @@ mod tests {
         assert_eq!(pace(Duration::from_secs(30)), LONGEST);
         assert_eq!(pace(Duration::from_secs(1)), Duration::from_millis(166) + Duration::from_nanos(666_666));
         assert_eq!(pace(Duration::from_millis(50)), Duration::from_millis(10));
+    }
+
+    #[tokio::test]
+    async fn a_forced_release_is_heard_of_in_time() {
+        let client = fencelock::connect("memory:").await.unwrap();
+        let ms = Duration::from_millis;
+        assert_eq!(notice(&client, Duration::from_secs(30)), ms(1_500));
+        assert_eq!(notice(&client, ms(600)), ms(1_100));
     }
 
     #[tokio::test]

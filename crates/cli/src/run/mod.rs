@@ -25,7 +25,7 @@ use crate::connect::{Wanted, client};
 use crate::exit::{self, Failure, Outcome};
 use crate::output::{clean, say, tell};
 use crate::{commands, progress};
-use fencelock::{ErrorKind, LockClient, LockGuard, NamedLock};
+use fencelock::{AcquireOptions, ErrorKind, LockClient, LockGuard, NamedLock};
 use signals::Signals;
 use std::time::Duration;
 use supervise::{End, Supervisor};
@@ -89,11 +89,13 @@ async fn with_client(client: &LockClient, args: &Run, signals: &mut Signals) -> 
 
 fn lock(client: &LockClient, args: &Run) -> NamedLock {
     let mut lock = client.named(&args.name);
-    let configured = lock.options().lock_delay;
-    lock = lock.lock_delay(group::lock_delay(args.kill_after, client.clock_drift()).max(configured));
     if let Some(ttl) = args.ttl {
         lock = lock.ttl(ttl);
     }
+    let AcquireOptions { ttl, lock_delay: configured, .. } = *lock.options();
+    // At the deadline the command has the grace, and a forced release has to be heard of.
+    let need = args.kill_after.max(lookout::notice(client, ttl));
+    lock = lock.lock_delay(group::lock_delay(need, client.clock_drift()).max(configured));
     match args.wait {
         Some(Patience::AtMost(limit)) => lock = lock.wait_at_most(limit),
         Some(Patience::Forever) => lock = lock.wait_forever(),

@@ -1,7 +1,6 @@
 //! The lock is lost while the command runs.
 
-use crate::support::{BEATS, GRANTED, Place, assert_no_overlap, command_of, group, output, start, until};
-use sqlx::{Connection, Executor, SqliteConnection};
+use crate::support::{BEATS, Place, command_of, group, output, start, until};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -17,6 +16,19 @@ fn a_lock_that_was_taken_away_kills_the_command_at_once() {
     assert_eq!(running.code(), Some(76));
     // Long before the next renewal, which is a third of the ttl away.
     assert!(taken.elapsed() < Duration::from_millis(1500), "{:?}", taken.elapsed());
+    assert!(group(command).is_empty());
+}
+
+#[test]
+fn a_row_that_was_deleted_by_hand_kills_the_command_too() {
+    let place = Place::new();
+    let mut running = start(place.run("--ttl 60s --kill-after 60s", "n", BEATS));
+    let command = command_of(running.pid());
+    until("beats", || place.read("log").lines().count() > 30);
+    let deleted = Instant::now();
+    place.sql("DELETE FROM fencelock_locks");
+    assert_eq!(running.code(), Some(76));
+    assert!(deleted.elapsed() < Duration::from_millis(1500), "{:?}", deleted.elapsed());
     assert!(group(command).is_empty());
 }
 
@@ -49,47 +61,13 @@ fn the_longest_hold_lets_the_command_tidy_up() {
     assert_eq!(place.read("tidy"), "tidy\n");
 }
 
-/// Another connection keeps every writer of the file out, until dropped.
-fn engine_away(place: &Place) -> impl FnOnce() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let url = place.url();
-    let mut connection = runtime.block_on(async {
-        let mut connection = SqliteConnection::connect(&url).await.unwrap();
-        connection.execute("PRAGMA busy_timeout = 10000").await.unwrap();
-        connection.execute("BEGIN IMMEDIATE").await.unwrap();
-        connection
-    });
-    move || {
-        runtime.block_on(async {
-            connection.execute("ROLLBACK").await.unwrap();
-            connection.close().await.unwrap();
-        });
-    }
-}
-
-#[test]
-fn an_engine_that_is_away_past_the_deadline() {
-    let place = Place::new();
-    let mut running = start(place.run("--ttl 1500ms --kill-after 300ms", "n", BEATS));
-    let command = command_of(running.pid());
-    until("beats", || place.read("log").lines().count() > 30);
-    let mut other = start(place.run("--wait 30s", "n", GRANTED));
-    std::thread::sleep(Duration::from_millis(200));
-    let back = engine_away(&place);
-    assert_eq!(running.code(), Some(76));
-    assert!(group(command).is_empty(), "the group is gone although nobody could be asked");
-    back();
-    assert_eq!(other.code(), Some(0));
-    assert_no_overlap(&place);
-}
-
 #[test]
 fn an_engine_that_is_away_at_the_end_does_not_change_the_code() {
     let place = Place::new();
     let mut running =
         start(place.run("--ttl 20s", "n", "touch ready; until test -e stop; do sleep 0.01; done; exit 8"));
     until("the command", || place.path("ready").exists());
-    let back = engine_away(&place);
+    let back = place.engine_away();
     std::fs::write(place.path("stop"), "").unwrap();
     assert_eq!(running.code(), Some(8));
     back();

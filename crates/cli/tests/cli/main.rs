@@ -6,6 +6,7 @@
 mod background;
 mod codes;
 mod contention;
+mod history;
 mod loss;
 mod operators;
 #[cfg(feature = "redlock")]

@@ -1,21 +1,7 @@
 //! What happens to the command when something happens to its supervisor or its watchdog.
 
-use crate::support::{
-    BEATS, GRANTED, Place, assert_no_overlap, command_of, group, signal, start, stat, until, watchdog_of,
-};
-use std::time::{Duration, Instant};
-
-#[test]
-fn killed_takes_the_whole_group_along() {
-    let place = Place::new();
-    let supervisor = start(place.run("", "n", BEATS));
-    let command = command_of(supervisor.pid());
-    until("beats of all", || place.read("log").lines().count() > 30 && group(command).len() >= 3);
-    supervisor.signal("KILL");
-    let killed = Instant::now();
-    until("the end of the group", || group(command).is_empty());
-    assert!(killed.elapsed() < Duration::from_secs(1), "{:?}", killed.elapsed());
-}
+use crate::support::{BEATS, Place, command_of, group, signal, start, stat, until, watchdog_of};
+use std::time::Duration;
 
 #[test]
 fn killed_while_the_watchdog_is_stopped_takes_the_command_along() {
@@ -27,23 +13,6 @@ fn killed_while_the_watchdog_is_stopped_takes_the_command_along() {
     until("the end of the command", || stat(command).is_none());
     signal("CONT", watchdog);
     until("the end of the watchdog", || stat(watchdog).is_none());
-}
-
-#[test]
-fn stopped_past_the_deadline_does_not_let_the_command_run_on() {
-    let place = Place::new();
-    let mut supervisor = start(place.run("--ttl 1s --kill-after 300ms", "n", BEATS));
-    let command = command_of(supervisor.pid());
-    until("beats", || place.read("log").lines().count() > 30);
-    let mut other = start(place.run("--wait 30s", "n", GRANTED));
-    std::thread::sleep(Duration::from_millis(200));
-    supervisor.signal("STOP");
-    assert_eq!(other.code(), Some(0));
-    assert!(group(command).is_empty(), "the group is gone although its supervisor sleeps");
-    supervisor.signal("CONT");
-    assert_eq!(supervisor.code(), Some(76));
-    std::thread::sleep(Duration::from_millis(100));
-    assert_no_overlap(&place);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A place for a test to work in, and processes that do not outlive it.
 
+use sqlx::{Connection, Executor, SqliteConnection};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,6 +65,35 @@ impl Place {
         let mut command = self.fencelock(["run"]);
         command.args(options.split_whitespace()).args([name, "--", "sh", "-c", script]);
         command
+    }
+
+    /// What somebody does to the lock database by hand.
+    pub(crate) fn sql(&self, statement: &'static str) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut connection = SqliteConnection::connect(&self.url()).await.unwrap();
+            connection.execute("PRAGMA busy_timeout = 10000").await.unwrap();
+            assert!(connection.execute(statement).await.unwrap().rows_affected() > 0, "{statement}");
+            connection.close().await.unwrap();
+        });
+    }
+
+    /// Keeps every writer of the lock database out, until what this returns is called.
+    pub(crate) fn engine_away(&self) -> impl FnOnce() + use<> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let url = self.url();
+        let mut connection = runtime.block_on(async {
+            let mut connection = SqliteConnection::connect(&url).await.unwrap();
+            connection.execute("PRAGMA busy_timeout = 10000").await.unwrap();
+            connection.execute("BEGIN IMMEDIATE").await.unwrap();
+            connection
+        });
+        move || {
+            runtime.block_on(async {
+                connection.execute("ROLLBACK").await.unwrap();
+                connection.close().await.unwrap();
+            });
+        }
     }
 
     /// Who holds `name`, as `status --json` tells it.
@@ -198,16 +228,3 @@ fn is_ours(pid: i32) -> bool {
 pub(crate) const BEATS: &str = "\
     trap '' TERM; beat() { while :; do echo beat >> log; sleep 0.005; done; }; \
     beat & sh -c 'trap \"\" TERM; while :; do echo beat >> log; sleep 0.005; done' & beat";
-
-/// What a second command under the same lock does.
-pub(crate) const GRANTED: &str = "echo granted >> log; sleep 0.3";
-
-/// The first command did not act any more once the second was granted.
-pub(crate) fn assert_no_overlap(place: &Place) {
-    let log = place.read("log");
-    let lines: Vec<_> = log.lines().collect();
-    let granted = lines.iter().position(|line| *line == "granted").expect("the other was granted the lock");
-    assert!(granted > 10, "the first had hardly begun");
-    let late = lines[granted..].iter().filter(|line| **line == "beat").count();
-    assert_eq!(late, 0, "beats after the grant to another");
-}

@@ -1,0 +1,128 @@
+//! What the command's processes did and when another was granted the lock, in one history.
+
+use crate::support::{LIMIT, Place, Running, command_of, group, output, start, until};
+use std::fs::{self, File};
+use std::io::Write;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Four processes that write who they are and when, every few milliseconds: the
+/// command, its child, its grandchild, and one whose parent has gone. None heeds TERM.
+const HEARTS: &str = "\
+    trap '' TERM; \
+    beat() { while :; do read up rest < /proc/uptime; echo \"$1 $up\" >> log; sleep 0.005; done; }; \
+    beat child & (beat grandchild & wait) & (beat orphan &) ; beat command";
+const WHO: [&str; 4] = ["command", "child", "grandchild", "orphan"];
+
+/// The system's monotonic clock, which the processes write too; it has hundredths of a second.
+fn now() -> String {
+    fs::read_to_string("/proc/uptime").unwrap().split(' ').next().unwrap().to_owned()
+}
+
+fn hundredths(stamp: &str) -> u64 {
+    stamp.replace('.', "").parse().unwrap()
+}
+
+/// Both holders of one lock.
+struct Both {
+    place: Place,
+    first: Running,
+    /// The first one's process group.
+    group: i32,
+    next: JoinHandle<Vec<i32>>,
+}
+
+impl Both {
+    /// The first holds, all its processes are at work, and the next one waits.
+    fn start(place: Place, options: &str) -> Self {
+        let first = start(place.run(options, "n", HEARTS));
+        let group = command_of(first.pid());
+        let at_work = |who: &&str| place.read("log").lines().filter(|line| line.starts_with(who)).count() > 10;
+        until("all processes", || WHO.iter().all(|who| at_work(&who)));
+        let next = next(&place, group);
+        std::thread::sleep(Duration::from_millis(300));
+        Self { place, first, group, next }
+    }
+
+    /// Waits for the next grant. No process of the first acted after it, or was alive at it.
+    fn assert_gone_before_the_grant(self) -> Place {
+        assert_eq!(self.next.join().unwrap(), Vec::<i32>::new(), "alive at the grant");
+        let log = self.place.read("log");
+        let mut lines = log.lines().map(|line| line.split_once(' ').unwrap());
+        let mut last = 0;
+        let granted = loop {
+            match lines.next().expect("a grant") {
+                ("next", stamp) => break hundredths(stamp),
+                (_, stamp) => last = last.max(hundredths(stamp)),
+            }
+        };
+        // A stamp may be a hundredth older than it says.
+        assert!(last < granted, "acted at {last} and granted at {granted}, in hundredths of a second");
+        assert_eq!(lines.collect::<Vec<_>>(), [], "acted after the grant");
+        println!("the last act was {} ms before the grant", (granted - last) * 10);
+        self.place
+    }
+}
+
+/// The next holder: the processes of the first that are alive when it is granted the lock.
+fn next(place: &Place, of: i32) -> JoinHandle<Vec<i32>> {
+    let (url, log) = (place.url(), place.path("log"));
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = fencelock::connect(&url).await.unwrap();
+            let guard = client.named("n").wait_at_most(LIMIT).acquire().await.unwrap();
+            let (granted, alive) = (now(), group(of));
+            writeln!(File::options().append(true).open(log).unwrap(), "next {granted}").unwrap();
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            guard.release().await.unwrap();
+            alive
+        })
+    })
+}
+
+fn take_away(place: &Place) {
+    let said = output(place.fencelock(["release", "--force", "--yes", "n"]));
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "n: released\n"), "{}", said.stderr);
+}
+
+#[test]
+fn stolen() {
+    // Neither a ttl that would end anyway nor a grace helps here.
+    for options in ["--ttl 60s", "--ttl 60s --kill-after 0s"] {
+        let mut both = Both::start(Place::new(), options);
+        take_away(&both.place);
+        assert_eq!(both.first.code(), Some(76), "{options}");
+        both.assert_gone_before_the_grant();
+    }
+}
+
+#[test]
+fn the_engine_is_away_past_the_deadline() {
+    let mut both = Both::start(Place::new(), "--ttl 1500ms --kill-after 300ms");
+    let back = both.place.engine_away();
+    assert_eq!(both.first.code(), Some(76));
+    assert_eq!(group(both.group), [], "gone although nobody could be asked");
+    back();
+    both.assert_gone_before_the_grant();
+}
+
+#[test]
+fn stopped_past_its_ttl_and_continued() {
+    let mut both = Both::start(Place::new(), "--ttl 1s --kill-after 300ms");
+    both.first.signal("STOP");
+    until("the next grant", || both.place.read("log").contains("next"));
+    both.first.signal("CONT");
+    assert_eq!(both.first.code(), Some(76));
+    both.assert_gone_before_the_grant();
+}
+
+#[test]
+fn killed() {
+    let both = Both::start(Place::new(), "--ttl 1s --kill-after 300ms");
+    both.first.signal("KILL");
+    let killed = std::time::Instant::now();
+    until("the end of the group", || group(both.group).is_empty());
+    assert!(killed.elapsed() < Duration::from_secs(1), "{:?}", killed.elapsed());
+    both.assert_gone_before_the_grant();
+}
