@@ -4,7 +4,8 @@ use crate::config::{Layer, Names, from_files, from_url, into_url, placed, refuse
 use crate::merge::{Common, Merged, merge};
 use crate::registry::{Registry, Target};
 use fencelock_core::{
-    Capability, EngineUrl, Error, ErrorKind, Guarantees, Level, LockClient, Result, Settings, Wait, check_runtime,
+    Assumption, Capability, EngineUrl, Error, ErrorKind, Guarantees, Level, LockClient, OnDegraded, Result, Settings,
+    Wait, check_runtime,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use std::time::Duration;
 /// Precedence, weakest first: the defaults of
 /// [`AcquireOptions`](crate::AcquireOptions), file and environment where it comes
 /// from a [`Config`](crate::Config), URL parameters, what is set here.
-/// Attestations of all of these count together, and so do required capabilities.
+/// Attestations of all of these count together, and so do required capabilities and forbidden assumptions.
 /// `Debug` shows no password.
 #[derive(Debug)]
 #[must_use = "connect it to get a client"]
@@ -52,10 +53,31 @@ impl Builder {
         self
     }
 
+    /// Refuses to connect to a deployment whose promise leans on `assumption`; may be called for several.
+    pub fn forbid(mut self, assumption: Assumption) -> Self {
+        self.common.forbidden.push(assumption);
+        self
+    }
+
+    /// What to do when the deployment no longer gives what was required: a
+    /// warning unless set. [`OnDegraded::Refuse`] ends holds and refuses acquires.
+    pub fn on_degraded(mut self, reaction: OnDegraded) -> Self {
+        self.common.on_degraded = Some(reaction);
+        self
+    }
+
+    /// Probes the deployment this often, 1 s at least, besides after each
+    /// reconnect; never unless set.
+    pub fn reprobe(mut self, interval: Duration) -> Self {
+        self.common.reprobe = Some(interval);
+        self
+    }
+
     /// Says of the rule `id` that it holds in this deployment, where the engine
     /// cannot see that by itself; may be called for several.
     ///
-    /// The refusal of a level names the rules that can be attested.
+    /// The refusal of a level names the rules that can be attested. What the engine
+    /// found not to be so is refused all the same.
     /// [`LockClient::guarantees`] shows ever after that it was you who said so.
     pub fn attest(mut self, id: impl Into<String>) -> Self {
         self.common.attest.push(id.into());
@@ -125,7 +147,8 @@ impl Builder {
     ///
     /// # Errors
     /// `InvalidConfig` for what is wrong with the URL, its scheme, a setting or
-    /// an attestation; `Refused` if the deployment gives less than was required;
+    /// an attestation; `Refused` if the deployment gives less than was required,
+    /// or is found not to be what was attested;
     /// `Unavailable` or `Denied` if the service cannot be reached or does not let
     /// us in; `Unavailable` outside a tokio runtime. None of them holds a password.
     ///
@@ -150,7 +173,8 @@ impl Builder {
             (e, _) => e,
         };
         let engine = registry.connect(Target::new(url, common.attest.clone())).await.map_err(locate)?;
-        check(&engine.guarantees(), &common).map_err(|e| origins.locate(e))?;
+        // Whatever the engine does with attestations, those of what is no rule of it are refused.
+        Guarantees::clone(&engine.guarantees()).attest(&common.attest).map_err(|e| origins.locate(e))?;
         let client = common.apply(LockClient::builder(engine).defaults(defaults)).build();
         client.map_err(|e| origins.locate(e))
     }
@@ -190,20 +214,4 @@ async fn put_together(
     }
     url.settings = std::mem::take(&mut merged.engine);
     Ok((url, merged))
-}
-
-/// Refuses a deployment that gives less than was required, and attestations of what is no rule of it.
-fn check(guarantees: &Guarantees, common: &Common) -> Result<()> {
-    guarantees.clone().attest(&common.attest)?;
-    // Without a level there is no exclusion at all, so the least is always required.
-    guarantees.require(common.require.unwrap_or(Level::Advisory))?;
-    match common.capabilities.iter().find(|capability| !guarantees.has(**capability)) {
-        None => Ok(()),
-        Some(missing) => {
-            let has: Vec<_> = guarantees.capabilities().map(|c| format!("`{c}`")).collect();
-            let has = if has.is_empty() { "none".to_owned() } else { has.join(", ") };
-            let message = format!("`{missing}` was required, and {} has {has}", guarantees.deployment());
-            Err(Error::new(ErrorKind::Refused, message).with_engine(guarantees.engine().to_owned()))
-        }
-    }
 }

@@ -44,7 +44,7 @@ use std::path::{Path, PathBuf};
 /// # Precedence
 /// Weakest first: the defaults, the file, the environment, URL parameters (and
 /// the user and password in the URL), code (the methods of [`Builder`]). What
-/// `attest` and `require_capability` list counts together from all of them.
+/// `attest`, `require_capability` and `forbid` list counts together from all of them.
 ///
 /// # The file
 /// One file is read, the first that there is:

@@ -64,7 +64,10 @@ pub use registry::{Connecting, Registry, Target};
 /// | `lock_delay` | `2s` | [`Builder::lock_delay`] |
 /// | `require` | `advisory`, `leased`, `fenced`, `replicated` | [`Builder::require`] |
 /// | `require_capability` | capabilities, comma separated | [`Builder::require_capability`] |
+/// | `forbid` | `T1` to `T4`, comma separated | [`Builder::forbid`] |
 /// | `attest` | rule ids, comma separated | [`Builder::attest`] |
+/// | `on_degraded` | `warn`, `refuse` | [`Builder::on_degraded`] |
+/// | `reprobe` | `60s` | [`Builder::reprobe`] |
 /// | `clock_drift` | parts per million | [`Builder::clock_drift`] |
 /// | `holder` | who this program says it is | [`Builder::holder`] |
 /// | `username`, `password`, `password_file` | where there are hosts | [`Config`](Config#passwords) |

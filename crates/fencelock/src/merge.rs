@@ -1,7 +1,10 @@
 //! Where settings come together: the only place that knows which one counts.
 
 use crate::config::{Layer, Origins, ids};
-use fencelock_core::{AcquireOptions, Capability, ClientBuilder, Error, Level, Result, Settings, Wait};
+use fencelock_core::{
+    AcquireOptions, Assumption, Capability, ClientBuilder, Error, Level, OnDegraded, Requirements, Result, Settings,
+    Wait,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +19,9 @@ pub(crate) struct Common {
     pub(crate) clock_drift: Option<u32>,
     pub(crate) require: Option<Level>,
     pub(crate) capabilities: Vec<Capability>,
+    pub(crate) forbidden: Vec<Assumption>,
+    pub(crate) on_degraded: Option<OnDegraded>,
+    pub(crate) reprobe: Option<Duration>,
     pub(crate) attest: Vec<String>,
 }
 
@@ -34,11 +40,12 @@ pub(crate) struct Merged {
 /// Puts the `layers` together, weakest first, and `code` over all of them.
 pub(crate) fn merge(layers: impl IntoIterator<Item = Layer>, code: Common) -> Result<Merged> {
     let (mut engine, mut origins) = (Settings::default(), Origins::default());
-    let (mut attest, mut capabilities) = (Vec::new(), Vec::new());
+    let (mut attest, mut capabilities, mut forbidden) = (Vec::new(), Vec::new(), Vec::new());
     for mut layer in layers {
         // Lists of all places count together; anything else replaces.
         attest.extend(ids(layer.settings.text("attest")));
         capabilities.extend(take_capabilities(&mut layer.settings)?);
+        forbidden.extend(take_forbidden(&mut layer.settings)?);
         engine.overlay(layer.settings);
         origins.overlay(layer.origins);
     }
@@ -48,6 +55,7 @@ pub(crate) fn merge(layers: impl IntoIterator<Item = Layer>, code: Common) -> Re
     attest.dedup();
     common.attest = attest;
     common.capabilities.append(&mut capabilities);
+    common.forbidden.append(&mut forbidden);
     let defaults = common.options().checked().map_err(|e| origins.locate(e))?;
     Ok(Merged { common, defaults, engine, origins })
 }
@@ -59,27 +67,49 @@ const CAPABILITIES: [(&str, Capability); 4] = [
     ("in_store_guard", Capability::InStoreGuard),
 ];
 
-fn capability(text: &str) -> Option<Capability> {
-    CAPABILITIES.iter().find(|(name, _)| *name == text).map(|(_, capability)| *capability)
-}
+const ASSUMPTIONS: [(&str, Assumption); 4] = [
+    ("T1", Assumption::ClockRates),
+    ("T2", Assumption::ServerClock),
+    ("T3", Assumption::HolderClock),
+    ("T4", Assumption::ServerMemory),
+];
 
-fn take_capabilities(settings: &mut Settings) -> Result<Vec<Capability>> {
-    const KEY: &str = "require_capability";
-    let named: Option<Vec<_>> = ids(settings.clone().text(KEY)).iter().map(|name| capability(name)).collect();
+/// Takes a list of values that have names.
+fn take_each<const N: usize, T: Copy>(
+    settings: &mut Settings,
+    key: &'static str,
+    all: [(&'static str, T); N],
+) -> Result<Vec<T>> {
+    let one = |name: &String| all.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+    let named: Option<Vec<_>> = ids(settings.clone().text(key)).iter().map(one).collect();
     if let Some(named) = named {
-        settings.text(KEY);
+        settings.text(key);
         return Ok(named);
     }
     // Tells the place and the nearest one.
-    settings.choice(KEY, &CAPABILITIES.map(|(name, _)| name))?;
+    settings.choice(key, &all.map(|(name, _)| name))?;
     Ok(Vec::new())
 }
 
-/// Refuses one value of `require_capability`, written at `place`, that is none.
-pub(crate) fn check_capability(text: &str, place: &str) -> Result<()> {
+fn take_capabilities(settings: &mut Settings) -> Result<Vec<Capability>> {
+    take_each(settings, "require_capability", CAPABILITIES)
+}
+
+fn take_forbidden(settings: &mut Settings) -> Result<Vec<Assumption>> {
+    take_each(settings, "forbid", ASSUMPTIONS)
+}
+
+/// Refuses one value of the list `key`, written at `place`, that is none.
+pub(crate) fn check_each(key: &str, text: &str, place: &str) -> Result<()> {
     let mut one = Settings::default();
-    one.set("require_capability", text, place.to_owned());
-    take_capabilities(&mut one).map(drop)
+    one.set(key, text, place.to_owned());
+    take_capabilities(&mut one)?;
+    take_forbidden(&mut one).map(drop)
+}
+
+fn take_on_degraded(settings: &mut Settings) -> Result<Option<OnDegraded>> {
+    let chosen = settings.choice("on_degraded", &["warn", "refuse"])?;
+    Ok(chosen.map(|chosen| if chosen == "refuse" { OnDegraded::Refuse } else { OnDegraded::Warn }))
 }
 
 fn take_wait(settings: &mut Settings) -> Result<Option<Wait>> {
@@ -106,6 +136,9 @@ impl Common {
             require: settings.choice("require", &levels)?.map(str::parse).transpose()?,
             // Taken layer by layer before; asked for again so that a misspelt one is told of them.
             capabilities: take_capabilities(settings)?,
+            forbidden: take_forbidden(settings)?,
+            on_degraded: take_on_degraded(settings)?,
+            reprobe: settings.duration("reprobe")?,
             attest: ids(settings.text("attest")),
         })
     }
@@ -116,6 +149,7 @@ impl Common {
             ("max_hold", top.max_hold.is_some()),
             ("lock_delay", top.lock_delay.is_some()),
             ("clock_drift", top.clock_drift.is_some()),
+            ("reprobe", top.reprobe.is_some()),
         ] {
             if counts {
                 origins.forget(key);
@@ -123,6 +157,7 @@ impl Common {
         }
         self.capabilities.extend(top.capabilities);
         self.attest.extend(top.attest);
+        self.forbidden.extend(top.forbidden);
         Self {
             holder: top.holder.or(self.holder),
             ttl: top.ttl.or(self.ttl),
@@ -132,12 +167,28 @@ impl Common {
             clock_drift: top.clock_drift.or(self.clock_drift),
             require: top.require.or(self.require),
             capabilities: self.capabilities,
+            forbidden: self.forbidden,
+            on_degraded: top.on_degraded.or(self.on_degraded),
+            reprobe: top.reprobe.or(self.reprobe),
             attest: self.attest,
         }
     }
 
+    /// What the deployment has to give.
+    pub(crate) fn requirements(&self) -> Requirements {
+        // Without a level there is no exclusion at all, so the least is always required.
+        let level = self.require.unwrap_or(Level::Advisory);
+        let wanted = Requirements::default().with_level(level);
+        let wanted = self.capabilities.iter().fold(wanted, |wanted, capability| wanted.with_capability(*capability));
+        self.forbidden.iter().fold(wanted, |wanted, assumption| wanted.with_forbidden(*assumption))
+    }
+
     /// Sets up a client as was said.
-    pub(crate) fn apply(self, mut client: ClientBuilder) -> ClientBuilder {
+    pub(crate) fn apply(self, client: ClientBuilder) -> ClientBuilder {
+        let mut client = client.requirements(self.requirements()).on_degraded(self.on_degraded.unwrap_or_default());
+        if let Some(interval) = self.reprobe {
+            client = client.reprobe(interval);
+        }
         if let Some(holder) = self.holder {
             client = client.holder(holder);
         }
@@ -160,6 +211,12 @@ impl Common {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn assumptions_are_called_what_they_print() {
+        assert!(ASSUMPTIONS.iter().all(|(name, assumption)| *name == assumption.id()));
+        assert!(ASSUMPTIONS.map(|(_, assumption)| assumption) == Assumption::ALL);
+    }
 
     #[test]
     fn capabilities_are_called_what_they_print() {

@@ -3,7 +3,7 @@
 use super::keys::{self, Kind};
 use super::layer::{Layer, invalid};
 use super::value::text;
-use crate::merge::check_capability;
+use crate::merge::check_each;
 use fencelock_core::{Error, Result, did_you_mean};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -74,9 +74,7 @@ impl Document {
     fn note_each(&mut self, source: &Source<'_>, key: &str, list: &DeValue<'_>) -> Result<()> {
         for item in list.as_array().into_iter().flat_map(|list| list.iter()) {
             let (Some(text), place) = (item.get_ref().as_str(), source.place(item)) else { continue };
-            if key == "require_capability" {
-                check_capability(text, &place)?;
-            }
+            check_each(key, text, &place)?;
             self.common.origins.note(text, &place);
         }
         Ok(())

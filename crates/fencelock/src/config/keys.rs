@@ -12,11 +12,14 @@ pub(super) enum Kind {
 }
 
 /// Every key of `[lock]`.
-pub(super) const COMMON: [(&str, Kind); 13] = [
+pub(super) const COMMON: [(&str, Kind); 16] = [
     ("url", Kind::Text),
     ("require", Kind::Text),
     ("require_capability", Kind::List),
+    ("forbid", Kind::List),
     ("attest", Kind::List),
+    ("on_degraded", Kind::Text),
+    ("reprobe", Kind::Duration),
     ("ttl", Kind::Duration),
     ("wait_at_most", Kind::Duration),
     ("max_hold", Kind::Duration),

@@ -64,12 +64,18 @@ impl Origins {
     /// Says where the setting was written that `error` is about, if it is about
     /// one: the engine that found it wrong knows only its value.
     pub(crate) fn locate(&self, error: Error) -> Error {
-        if error.kind() != ErrorKind::InvalidConfig || self.is_placed(&error) {
+        if self.is_placed(&error) {
             return error;
         }
         let message = error.message();
         let first = message.split(' ').next();
         let quoted = message.split('`').skip(1).step_by(2);
+        // A refusal begins with what was required, forbidden or attested; what else it names are remedies.
+        let quoted = match error.kind() {
+            ErrorKind::InvalidConfig => quoted.take(usize::MAX),
+            ErrorKind::Refused => quoted.take(1),
+            _ => return error,
+        };
         match first.into_iter().chain(quoted).find_map(|word| self.of(word)) {
             Some(place) => placed(place, error),
             None => error,

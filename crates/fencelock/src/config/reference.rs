@@ -3,7 +3,7 @@
 use super::{Config, keys};
 use crate::merge::{Common, Merged, merge};
 use crate::{Registry, Target};
-use fencelock_core::{Capability, Error, ErrorKind, Level, Wait};
+use fencelock_core::{Assumption, Capability, Error, ErrorKind, Level, OnDegraded, Wait};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use toml::de::{DeTable, DeValue};
@@ -103,7 +103,9 @@ fn every_common_value_is_read() {
     let s = Duration::from_secs;
     assert_eq!(common.require, Some(Level::Fenced));
     assert_eq!(common.capabilities, [Capability::NotifiedWaiting, Capability::InStoreGuard]);
+    assert_eq!(common.forbidden, [Assumption::ServerClock]);
     assert_eq!(common.attest, ["sqlite.local_file"]);
+    assert_eq!((common.on_degraded, common.reprobe), (Some(OnDegraded::Refuse), Some(s(60))));
     assert_eq!((common.clock_drift, common.holder.as_deref()), (Some(20_000), Some("billing")));
     assert_eq!((defaults.ttl, defaults.wait), (s(20), Wait::AtMost(s(5))));
     assert_eq!((defaults.max_hold, defaults.lock_delay), (Some(s(3600)), s(2)));

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use fencelock::memory::MemoryLock;
 use fencelock::{
-    Admin, Attempt, Capability, Claim, DistributedLock, Grant, Guarantees, HolderInfo, Level, Liveness, LockName,
-    Registry, Result, Rule, Scope, Target,
+    Admin, Assumption, Attempt, Capability, Claim, DistributedLock, Grant, Guarantees, HolderInfo, Level, Liveness,
+    LockName, Registry, Result, Rule, Scope, Target,
 };
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ fn guarantees() -> Guarantees {
         .with_rule(Rule::new("posing.disk", Level::Fenced).unknown("the server hides it").attestable())
         .with_rule(Rule::new("posing.nodes", Level::Replicated).refused("one node", "start three"))
         .with_capability(Capability::Fifo)
+        .with_assumption(Assumption::ServerClock)
 }
 
 pub(crate) fn registry() -> Registry {
