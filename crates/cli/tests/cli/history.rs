@@ -38,14 +38,15 @@ impl Both {
         let first = start(place.run(options, "n", HEARTS));
         let group = command_of(first.pid());
         let at_work = |who: &&str| place.read("log").lines().filter(|line| line.starts_with(who)).count() > 10;
-        until("all processes", || WHO.iter().all(|who| at_work(&who)));
+        until("all processes", || WHO.iter().all(at_work));
         let next = next(&place, group);
         std::thread::sleep(Duration::from_millis(300));
         Self { place, first, group, next }
     }
 
-    /// Waits for the next grant. No process of the first acted after it, or was alive at it.
-    fn assert_gone_before_the_grant(self) -> Place {
+    /// Waits for the next grant. No process of the first acted after it, or was
+    /// alive at it; how long before it the last act was.
+    fn assert_gone_before_the_grant(self) -> Duration {
         assert_eq!(self.next.join().unwrap(), Vec::<i32>::new(), "alive at the grant");
         let log = self.place.read("log");
         let mut lines = log.lines().map(|line| line.split_once(' ').unwrap());
@@ -59,8 +60,7 @@ impl Both {
         // A stamp may be a hundredth older than it says.
         assert!(last < granted, "acted at {last} and granted at {granted}, in hundredths of a second");
         assert_eq!(lines.collect::<Vec<_>>(), [], "acted after the grant");
-        println!("the last act was {} ms before the grant", (granted - last) * 10);
-        self.place
+        Duration::from_millis((granted - last) * 10)
     }
 }
 
@@ -93,7 +93,7 @@ fn stolen() {
         let mut both = Both::start(Place::new(), options);
         take_away(&both.place);
         assert_eq!(both.first.code(), Some(76), "{options}");
-        both.assert_gone_before_the_grant();
+        println!("{options}: {:?} from the last act to the grant", both.assert_gone_before_the_grant());
     }
 }
 
