@@ -62,10 +62,17 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Another holds it for this much longer, unless it renews.
-    pub(crate) fn held(left: Duration, holder: impl Into<Arc<str>>) -> Self {
-        Self::Held(Attempt::contended(Some(left), Some(holder.into())))
+    /// Another holds it for this much longer, unless it renews; or nobody, and it is closed.
+    pub(crate) fn held(left: Duration, holder: Option<String>) -> Self {
+        Self::Held(Attempt::contended(Some(left), holder.map(Into::into)))
     }
+}
+
+/// Whether the row's hold was ended by force and asked for a lock delay: its id
+/// was made one byte longer than any claim's, so that nothing of the holder's
+/// finds it any more, and the row expires when the delay is over.
+pub(crate) const fn is_closed(claim_id: &[u8]) -> bool {
+    claim_id.len() > 16
 }
 
 /// The shortest time for which a lock must have been free before its row may go:

@@ -31,6 +31,8 @@ of_every_server! {
     faults::a_hung_server_is_told_in_time_and_gives_no_second_hold();
     faults::cancelled_at_any_point_leaves_no_transaction_and_no_row(OPEN);
     faults::renewals_that_go_together_are_told_apart();
+    forced::a_forced_release_keeps_the_lock_delay();
+    forced::what_a_forced_release_leaves();
     tables::every_name_is_a_lock_of_its_own();
     tables::ids_die_and_tokens_stay();
     tables::tokens_grow_past_a_base();

@@ -1,10 +1,17 @@
 //! Tokens, claim ids, undo and names, statement by statement.
 #![cfg(feature = "sqlite")]
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, reason = "tests")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 mod sqlite;
 
-use fencelock_core::{DistributedLock, ErrorKind, LockClient};
+use fencelock_core::{Attempt, DistributedLock, ErrorKind, LockClient};
 use fencelock_sql::SqlLock;
 use sqlite::*;
 use std::sync::Arc;
@@ -199,6 +206,58 @@ async fn what_force_release_frees_is_told_to_its_holder() {
     assert_eq!(reason, fencelock_core::LossReason::Revoked);
     assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
     next.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_forced_release_keeps_the_lock_delay() {
+    let file = File::new();
+    let (one, other, engine) = (file.client().await, file.client().await, file.engine().await);
+    let guard = one.named("a").ttl(ms(600)).lock_delay(ms(1_500)).acquire().await.unwrap();
+    let waiting = other.clone();
+    let waiting = tokio::spawn(async move { waiting.named("a").wait_at_most(ms(20_000)).acquire().await.unwrap() });
+    tokio::time::sleep(ms(100)).await;
+    let forced = std::time::Instant::now();
+    assert!(other.force_release("a").await.unwrap());
+    assert!(!other.force_release("a").await.unwrap(), "nobody holds it");
+    assert!(other.inspect("a").await.unwrap().is_none() && other.list("").await.unwrap().is_empty());
+    match engine.try_acquire(&claim("a", ms(500))).await.unwrap() {
+        Attempt::Contended { retry_after: Some(left), holder: None, .. } => assert!(left <= ms(1_500), "{left:?}"),
+        other => panic!("not closed: {other:?}"),
+    }
+    assert_eq!(guard.lost().await, fencelock_core::LossReason::Revoked);
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    let next = waiting.await.unwrap();
+    assert!(forced.elapsed() >= ms(1_490), "{:?}", forced.elapsed());
+    assert!(forced.elapsed() < ms(9_500), "{:?}", forced.elapsed());
+    next.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_forced_release_leaves() {
+    let file = File::new();
+    let engine = file.engine().await;
+    let mine = terms("a", ms(500)).with_lock_delay(ms(60_000)).mint().unwrap();
+    let first = granted(&engine, &mine).await;
+    // Held by another container: what is left is not known, and the delay is the most.
+    file.run("UPDATE fencelock_locks SET boot_id = 'another boot', delay = 700000").await;
+    assert!(engine.admin().unwrap().force_release(mine.name()).await.unwrap());
+    contended(&engine, &claim("a", ms(500))).await;
+    engine.abandon(&mine).await.unwrap();
+    contended(&engine, &claim("a", ms(500))).await;
+    tokio::time::sleep(ms(750)).await;
+    dead(&engine, &mine).await;
+    let next = granted(&engine, &claim("a", ms(60_000))).await;
+    assert!(next.token > first.token);
+    assert!(engine.admin().unwrap().force_release(mine.name()).await.unwrap());
+    granted(&engine, &claim("a", ms(500))).await; // without a delay it is free at once
+    // A closed lock that another container closed is waited out for its delay, not for the ttl.
+    let mine = terms("b", ms(60_000)).with_lock_delay(ms(400)).mint().unwrap();
+    granted(&engine, &mine).await;
+    assert!(engine.admin().unwrap().force_release(mine.name()).await.unwrap());
+    file.run("UPDATE fencelock_locks SET boot_id = 'another boot' WHERE name = CAST('b' AS BLOB)").await;
+    contended(&engine, &claim("b", ms(500))).await;
+    tokio::time::sleep(ms(450)).await;
+    granted(&engine, &claim("b", ms(500))).await;
 }
 
 #[tokio::test]

@@ -25,10 +25,11 @@ const VOIDS: &[Column] = &[("claim_id", "varbinary", 16, true, true), ("expires_
 const FENCES: &[Column] = &[("resource", "varbinary", 512, true, true), ("fence", "bigint", 0, true, false)];
 const LOCKS: &[Column] = &[
     ("name", "varbinary", 512, true, true),
-    ("claim_id", "varbinary", 16, true, false),
+    ("claim_id", "varbinary", 17, true, false),
     ("token", "bigint", 0, true, false),
     ("expires_at", "bigint", 0, true, false),
     ("ttl", "bigint", 0, true, false),
+    ("delay", "bigint", 0, true, false),
     ("holder", "mediumtext", 0, true, false),
     ("note", "mediumtext", 0, false, false),
     ("acquired_at", "bigint", 0, true, false),

@@ -9,7 +9,7 @@ use crate::failure::{Cause, Failure};
 use crate::micros::{in_micros, micros};
 use crate::pool::{Pool, Seat};
 use crate::renewals::Renewals;
-use crate::table::{LockTable, Outcome};
+use crate::table::{LockTable, Outcome, is_closed};
 use async_trait::async_trait;
 use fencelock_core::{Attempt, Claim, ClaimId, FencingToken, Guarantees, Hints, HolderInfo, LockName, Moment, Result};
 use sqlx::Row as _;
@@ -180,6 +180,7 @@ impl LockTable for Store {
             Value::Number(in_micros(claim.server_ttl())),
             Value::Text(Some(claim.holder())),
             Value::Text(claim.note().map(|note| &**note)),
+            Value::Number(in_micros(claim.lock_delay())),
         ];
         // The row that is there, and else a new one.
         for statement in [&self.statements.acquire, &self.statements.insert] {
@@ -283,12 +284,17 @@ fn outcome(rows: &[MySqlRow], claim: &Claim) -> sqlx::Result<Outcome> {
     let Some(held_by) = row.try_get::<Option<Vec<u8>>, _>("claim_id")? else { return Ok(Outcome::Open) };
     let (expires_at, now): (i64, i64) = (row.try_get("expires_at")?, row.try_get("now")?);
     let free = expires_at <= now;
-    Ok(if held_by == claim.id().to_bytes() {
+    // The last hold was ended by force, and its id with it; the lock may be closed for its delay.
+    let closed = is_closed(&held_by);
+    Ok(if closed && held_by.starts_with(&claim.id().to_bytes()) {
+        Outcome::Dead { voided: false }
+    } else if held_by == claim.id().to_bytes() {
         if free { Outcome::Dead { voided: false } } else { Outcome::Open }
     } else if free {
         Outcome::Open
     } else {
-        Outcome::held(micros(expires_at.saturating_sub(now)), row.try_get::<String, _>("holder")?)
+        let holder = (!closed).then(|| row.try_get::<String, _>("holder")).transpose()?;
+        Outcome::held(micros(expires_at.saturating_sub(now)), holder)
     })
 }
 

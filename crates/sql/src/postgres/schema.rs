@@ -32,6 +32,7 @@ const LOCKS: &[Column] = &[
     ("token", "bigint", true, false),
     ("expires_at", "bigint", true, false),
     ("ttl", "bigint", true, false),
+    ("delay", "bigint", true, false),
     ("waited", "boolean", true, false),
     ("holder", "text", true, false),
     ("note", "text", false, false),

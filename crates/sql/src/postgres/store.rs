@@ -10,7 +10,7 @@ use crate::failure::{Cause, Failure};
 use crate::micros::{in_micros, micros};
 use crate::pool::Pool;
 use crate::renewals::Renewals;
-use crate::table::{LockTable, Outcome};
+use crate::table::{LockTable, Outcome, is_closed};
 use async_trait::async_trait;
 use fencelock_core::{Attempt, Claim, ClaimId, FencingToken, Guarantees, Hints, HolderInfo, LockName, Moment, Result};
 use sqlx::Row as _;
@@ -120,6 +120,7 @@ impl LockTable for Store {
             Value::Text(claim.note().map(|note| &**note)),
             Value::Number(number(claim.id())),
             Value::Text(Some(&wait)),
+            Value::Number(in_micros(claim.lock_delay())),
         ];
         let ready = self.opening.ready(&self.statements.acquire, values);
         let seat = self.commands.seat().await?;
@@ -232,12 +233,17 @@ fn outcome(rows: &[PgRow], claim: &Claim, sent_at: Moment) -> sqlx::Result<Outco
     let Some(held_by) = row.try_get::<Option<Vec<u8>>, _>("claim_id")? else { return Ok(Outcome::Open) };
     let (expires_at, now): (i64, i64) = (row.try_get("expires_at")?, row.try_get("now")?);
     let free = expires_at <= now;
-    Ok(if held_by == claim.id().to_bytes() {
+    // The last hold was ended by force, and its id with it; the lock may be closed for its delay.
+    let closed = is_closed(&held_by);
+    Ok(if closed && held_by.starts_with(&claim.id().to_bytes()) {
+        Outcome::Dead { voided: false }
+    } else if held_by == claim.id().to_bytes() {
         if free { Outcome::Dead { voided: false } } else { Outcome::Open }
     } else if free || row.try_get::<Option<bool>, _>("unheard")?.unwrap_or(false) {
         Outcome::Open
     } else {
-        Outcome::held(micros(expires_at.saturating_sub(now)), row.try_get::<String, _>("holder")?)
+        let holder = (!closed).then(|| row.try_get::<String, _>("holder")).transpose()?;
+        Outcome::held(micros(expires_at.saturating_sub(now)), holder)
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::frame::Frame;
 use crate::micros::micros;
+use crate::table::is_closed;
 use fencelock_core::{ClaimId, FencingToken, HolderInfo};
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
@@ -52,6 +53,16 @@ impl Row {
         self.claim_id == id.to_bytes()
     }
 
+    /// Whether the claim had it until it was ended by force.
+    pub(crate) fn was_taken_from(&self, id: ClaimId) -> bool {
+        is_closed(&self.claim_id) && self.claim_id.starts_with(&id.to_bytes())
+    }
+
+    /// Who holds it; nobody does where it is closed for a lock delay.
+    pub(crate) fn holder(&self) -> Option<String> {
+        (!is_closed(&self.claim_id)).then(|| self.holder.clone())
+    }
+
     pub(crate) fn standing(&self, frame: &Frame, now: i64) -> Standing {
         if self.expires_at == 0 {
             Standing::Free
@@ -67,9 +78,12 @@ impl Row {
     /// Who holds it; `None` if nobody does.
     pub(crate) fn holder_info(&self, frame: &Frame, now: i64, unix: i64) -> Option<HolderInfo> {
         let token = FencingToken::new(u64::try_from(self.token).unwrap_or(0));
-        let info = HolderInfo::new(self.holder.as_str(), token)
+        let mut info = HolderInfo::new(self.holder()?, token)
             .with_note(self.note.as_deref().map(Into::into))
             .with_held_for(micros(unix.saturating_sub(self.acquired_at)));
+        if let Ok(id) = self.claim_id.as_slice().try_into() {
+            info = info.with_claim(ClaimId::from_bytes(id));
+        }
         match self.standing(frame, now) {
             Standing::Free => None,
             Standing::Held(remaining) => Some(info.with_remaining(remaining)),

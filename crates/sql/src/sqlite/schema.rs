@@ -29,6 +29,7 @@ const LOCKS: Table = Table {
         ("token", "INTEGER", true, false),
         ("expires_at", "INTEGER", true, false),
         ("ttl", "INTEGER", true, false),
+        ("delay", "INTEGER", true, false),
         ("boot_id", "TEXT", true, false),
         ("holder", "TEXT", true, false),
         ("note", "TEXT", false, false),

@@ -90,7 +90,8 @@ impl Store {
             .bind(self.frame().id())
             .bind(&**claim.holder())
             .bind(claim.note().map(|note| &**note))
-            .bind(unix);
+            .bind(unix)
+            .bind(in_micros(claim.lock_delay()));
         let request = claim.request();
         match seat.rows(query).await {
             Ok(rows) => {
@@ -141,14 +142,17 @@ impl Store {
         }
         let Some(row) = &seen.row else { return (Outcome::Open, false) };
         let standing = row.standing(self.frame(), seen.now);
+        if row.was_taken_from(claim.id()) {
+            return (Outcome::Dead { voided: false }, false);
+        }
         if row.is_of(claim.id()) {
             let dead = standing == Standing::Free;
             return (if dead { Outcome::Dead { voided: false } } else { Outcome::Open }, false);
         }
         match standing {
             Standing::Free => (Outcome::Open, false),
-            Standing::Held(left) => (Outcome::held(left, row.holder.as_str()), false),
-            Standing::Foreign => (Outcome::held(micros(foreign_wait(row.ttl)), row.holder.as_str()), true),
+            Standing::Held(left) => (Outcome::held(left, row.holder()), false),
+            Standing::Foreign => (Outcome::held(micros(foreign_wait(row.ttl)), row.holder()), true),
         }
     }
 

@@ -10,6 +10,7 @@
 )]
 
 pub(crate) mod faults;
+pub(crate) mod forced;
 pub(crate) mod tables;
 pub(crate) mod transactions;
 

@@ -1,1 +1,1 @@
-INSERT IGNORE INTO {locks} (name, claim_id, token, expires_at, ttl, holder, note, acquired_at) VALUES ('', '', 0, 0, 0, '', NULL, 0)
+INSERT IGNORE INTO {locks} (name, claim_id, token, expires_at, ttl, delay, holder, note, acquired_at) VALUES ('', '', 0, 0, 0, 0, '', NULL, 0)

@@ -1,5 +1,5 @@
 -- $1 prefix
 SELECT name, claim_id, token, expires_at, holder, note, acquired_at, {now} AS now
 FROM {locks}
-WHERE name >= $1 AND LEFT(name, LENGTH($1)) = $1 AND expires_at > {now}
+WHERE name >= $1 AND LEFT(name, LENGTH($1)) = $1 AND expires_at > {now} AND LENGTH(claim_id) = 16
 ORDER BY name

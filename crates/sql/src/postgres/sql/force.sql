@@ -1,7 +1,11 @@
 -- $1 name, $2 channel
 WITH freed AS (
-  UPDATE {locks} AS l SET expires_at = 0
-  WHERE l.name = $1 AND l.expires_at > {now}
+  UPDATE {locks} AS l SET
+    -- with a lock delay it stays closed, under an id that no claim has
+    claim_id   = CASE WHEN l.delay > 0 THEN l.claim_id || '\x00'::bytea ELSE l.claim_id END,
+    expires_at = CASE WHEN l.delay > 0 THEN least(l.expires_at, {now} + l.delay) ELSE 0 END
+  WHERE l.name = $1 AND l.expires_at > {now} AND octet_length(l.claim_id) = 16
   RETURNING l.waited
 )
+-- told in either case: who waits looks again, and sees for how long it is closed
 SELECT CASE WHEN waited THEN pg_notify($2, encode($1, 'hex'))::text END AS told FROM freed

@@ -4,6 +4,7 @@ CREATE TABLE IF NOT EXISTS {locks} (
   token       bigint  NOT NULL,             -- the last one granted
   expires_at  bigint  NOT NULL,             -- Unix time in microseconds; 0 = freed
   ttl         bigint  NOT NULL,             -- microseconds, with the lock delay
+  delay       bigint  NOT NULL,             -- microseconds for which a forced release keeps it closed
   waited      boolean NOT NULL,             -- somebody wants to be told of the release
   holder      text    NOT NULL,
   note        text,
