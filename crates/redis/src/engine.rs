@@ -94,6 +94,10 @@ impl DistributedLock for RedisLock {
         self.shared.store.guarantees()
     }
 
+    async fn probe(&self) -> Result<Arc<Guarantees>> {
+        self.shared.store.probe_again().await
+    }
+
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
         let told = |e: Error| e.with_engine("redis").with_operation("acquire").with_name(claim.name());
         self.attempt(claim).await.map_err(told)

@@ -37,7 +37,17 @@ impl Probe {
             .with_rule(Rule::new("redis.probe", Level::Advisory))
     }
 
+    /// With what the configuration attests.
     pub(crate) fn guarantees(&self, config: &RedisConfig) -> Result<Guarantees> {
+        self.found(config).attest(&config.attested)
+    }
+
+    /// The same after a reconnect.
+    pub(crate) fn guarantees_again(&self, config: &RedisConfig) -> Guarantees {
+        self.found(config).attest_again(&config.attested)
+    }
+
+    fn found(&self, config: &RedisConfig) -> Guarantees {
         let kind = match config.deployment {
             Deployment::Standalone(_) if self.replicas() > 0 => "with replicas",
             Deployment::Standalone(_) => "standalone",
@@ -68,7 +78,7 @@ impl Probe {
         {
             found = found.with_assumption(assumption);
         }
-        found.attest(&config.attested)
+        found
     }
 
     fn all(&self, what: impl Fn(&Server) -> Option<bool>) -> Option<bool> {

@@ -39,6 +39,10 @@ pub(crate) enum Answer {
     Dead,
 }
 
+fn not_probed(e: &Error) {
+    tracing::debug!(target: "fencelock", engine = "redis", error = %e, "not probed again");
+}
+
 impl Store {
     pub(crate) async fn connect(config: RedisConfig) -> Result<Arc<Self>> {
         config.check()?;
@@ -49,7 +53,7 @@ impl Store {
         let store = Arc::clone(&itself);
         let up = move || {
             if let Some(store) = store.get().and_then(Weak::upgrade) {
-                tokio::spawn(async move { store.probe_again().await });
+                tokio::spawn(async move { store.probe_again().await.inspect_err(not_probed) });
             }
         };
         let events = Events { ears: Arc::downgrade(&ears), up: Some(Arc::new(up)) };
@@ -73,19 +77,11 @@ impl Store {
         *self.guarantees.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(found));
     }
 
-    async fn probe_again(&self) {
-        let found = Probe::run(self).await.map_err(Error::from).and_then(|probe| probe.guarantees(&self.config));
-        match found {
-            Ok(found) => {
-                let before = self.guarantees();
-                if before.level() > found.level() {
-                    tracing::warn!(target: "fencelock", event = "level_lowered", engine = "redis",
-                        deployment = found.deployment(), "after a reconnect the deployment gives less than before");
-                }
-                self.set_guarantees(found);
-            }
-            Err(e) => tracing::debug!(target: "fencelock", engine = "redis", error = %e, "not probed again"),
-        }
+    /// Asks the masters anew; from then on what they said counts.
+    pub(crate) async fn probe_again(&self) -> Result<Arc<Guarantees>> {
+        let probe = Probe::run(self).await.map_err(Error::from)?;
+        self.set_guarantees(probe.guarantees_again(&self.config));
+        Ok(self.guarantees())
     }
 
     /// Sends one acquire. The claim knows of it before it leaves.
