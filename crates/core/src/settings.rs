@@ -99,7 +99,7 @@ impl Settings {
             Some(value) => Ok(Some(value)),
             None => {
                 let hint = did_you_mean(text, values.iter().copied());
-                Err(invalid(format!("{origin}: `{key}` cannot be `{text}`{hint}")))
+                Err(invalid(format!("{origin}: `{key}` cannot be {}{hint}", shown(text))))
             }
         }
     }
@@ -107,7 +107,7 @@ impl Settings {
     fn parsed<T>(&mut self, key: &'static str, what: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>> {
         let Some(Setting { value, origin }) = self.take(key) else { return Ok(None) };
         let text = value.reveal();
-        parse(text).map(Some).ok_or_else(|| invalid(format!("{origin}: `{key}` is {what}, not `{text}`")))
+        parse(text).map(Some).ok_or_else(|| invalid(format!("{origin}: `{key}` is {what}, not {}", shown(text))))
     }
 
     /// Refuses what was set and not taken.
@@ -122,6 +122,17 @@ impl Settings {
                 Err(invalid(format!("{origin}: unknown setting `{key}`{hint}")))
             }
         }
+    }
+}
+
+/// A wrong value as an error may repeat it. A long one, or one like a URL, may be
+/// a secret that was written in the wrong place.
+fn shown(text: &str) -> String {
+    let may_be_secret = |c: char| c.is_control() || matches!(c, '@' | ':' | '/');
+    if text.len() <= 32 && !text.contains(may_be_secret) {
+        format!("`{text}`")
+    } else {
+        "what is written there".to_owned()
     }
 }
 
@@ -186,6 +197,18 @@ mod tests {
         assert_eq!(e.message(), "fencelock.toml:3: `ttl` is a duration such as `30s`, `250ms` or `1h`, not `soon`");
         let e = settings().choice("mode", &["wal", "delete"]).unwrap_err();
         assert_eq!(e.message(), "FENCELOCK_MODE: `mode` cannot be `wall`; did you mean `wal`?");
+    }
+
+    #[test]
+    fn errors_do_not_repeat_what_may_be_a_secret() {
+        for secret in ["redis://user:hunter2@host", "hunter2/", &"hunter2.".repeat(5), "\u{1b}hunter2"] {
+            let mut settings = Settings::default();
+            settings.set("ttl", secret, "FENCELOCK_TTL");
+            settings.set("mode", secret, "FENCELOCK_MODE");
+            for e in [settings.duration("ttl").unwrap_err(), settings.choice("mode", &["wal"]).unwrap_err()] {
+                assert!(!e.message().contains("hunter2") && e.message().contains("what is written there"), "{e}");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A client, set up in code.
 
-use crate::config::{Layer, Names, from_files, from_url, into_url, placed, refuse};
+use crate::config::{Layer, Names, from_files, from_url, into_url, parse_url, placed, refuse};
 use crate::merge::{Common, Merged, merge};
 use crate::registry::{Registry, Target};
 use fencelock_core::{
@@ -33,7 +33,7 @@ pub struct Builder {
 
 impl Builder {
     pub(crate) fn new(url: &str) -> Self {
-        Self::configured(EngineUrl::parse(url), None, Vec::new(), Names::default())
+        Self::configured(parse_url(url), None, Vec::new(), Names::default())
     }
 
     pub(crate) fn configured(url: Result<EngineUrl>, place: Option<String>, layers: Vec<Layer>, names: Names) -> Self {

@@ -1,26 +1,29 @@
 //! Configuration from a file and the environment.
 
 mod credentials;
+mod dictionary;
 mod document;
 mod environment;
+mod file;
 mod keys;
 mod layer;
 mod names;
 #[cfg(test)]
 mod reference;
+mod url;
 mod value;
 
 pub(crate) use credentials::{from_files, from_url, into_url, refuse};
 pub use environment::Environment;
 pub(crate) use layer::{Layer, Origins, ids, invalid, placed};
 pub(crate) use names::Names;
+pub(crate) use url::parse as parse_url;
 
 use crate::Builder;
 use crate::engines::table_of;
 use document::{Document, Table};
 use environment::Variable;
 use fencelock_core::{EngineUrl, Error, LockClient, Result, Secret};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -56,8 +59,10 @@ use std::path::{Path, PathBuf};
 ///
 /// It is strict: a key, a value or a table that nobody knows is an error that
 /// names the file, the line and the nearest right one. Of the tables of engines
-/// only the one that the URL picks is used, so that one file can hold several.
-/// Paths are relative to the current directory.
+/// only the one that the URL picks is used, so that one file can hold several; of
+/// the others the keys are checked, and the values when their engine is picked.
+/// Paths are relative to the current directory. It is a regular file of 1 MiB at
+/// most: a pipe could keep the program waiting for ever. `/dev/null` is an empty one.
 ///
 /// # The environment
 /// `FENCELOCK_TTL=10s` says the same as `ttl = "10s"` in `[lock]`, and
@@ -69,7 +74,8 @@ use std::path::{Path, PathBuf};
 ///
 /// # Passwords
 /// In the URL, as `password`, or in a file that `password_file` names, which is
-/// read when the client connects, without the line end after it. An engine sees
+/// read when the client connects, without the line end after it: a regular file of
+/// 64 KiB at most. An engine sees
 /// all three as [`EngineUrl::password`](crate::EngineUrl::password). No error
 /// and no `Debug` shows one.
 ///
@@ -111,7 +117,7 @@ impl Config {
 
     fn first(paths: Vec<PathBuf>) -> Result<Option<Self>> {
         for path in paths {
-            match fs::read_to_string(&path) {
+            match file::read_text(&path, LONGEST) {
                 Ok(text) => return Self::parsed(&text, path).map(Some),
                 Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
                 Err(e) => return Err(unreadable(&path, &e)),
@@ -129,7 +135,7 @@ impl Config {
     }
 
     fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(|e| unreadable(path, &e))?;
+        let text = file::read_text(path, LONGEST).map_err(|e| unreadable(path, &e))?;
         Self::parsed(&text, path.to_owned())
     }
 
@@ -185,18 +191,19 @@ impl Config {
         let engine = url.as_ref().map(|url| table_of(&url.scheme)).unwrap_or_default();
         let mut names = Names::default();
         let (mut of_engine, mut of_environment) = (Layer::default(), Layer::default());
-        for Table { engine: table, place, layer } in self.tables {
-            if table == engine {
-                of_engine = layer;
-            }
-            names.tables.push((table, place));
-        }
-        for variable in &self.variables {
-            if let Some(key) = variable.key_of(engine) {
-                of_environment.set(&key, variable.value.as_str(), &variable.name);
+        for table in self.tables {
+            if table.engine == engine {
+                of_engine = table.layer;
+            } else {
+                names.tables.push(table);
             }
         }
-        names.variables = self.variables;
+        for variable in self.variables {
+            match variable.key_of(engine) {
+                Some(key) => of_environment.set(&key, variable.value.as_str(), &variable.name),
+                None => names.variables.push(variable),
+            }
+        }
         let layers = vec![self.common, of_engine, self.environment, of_environment];
         Builder::configured(url, place, layers, names)
     }
@@ -211,7 +218,7 @@ impl Config {
             (_, _, Some(url)) => (url, place(&self.common)),
             (None, None, None) => return (Err(self.no_url()), None),
         };
-        let url = EngineUrl::parse(&text);
+        let url = parse_url(&text);
         let located = |e| place.iter().fold(e, |e, place| placed(&format!("{place}: `url`"), e));
         (url.map_err(located), place)
     }
@@ -226,6 +233,9 @@ impl Config {
         ))
     }
 }
+
+/// No configuration is longer; what is, is another file.
+const LONGEST: u64 = 1024 * 1024;
 
 fn unreadable(path: &Path, e: &io::Error) -> Error {
     invalid(format!("cannot read `{}`: {e}", path.display()))

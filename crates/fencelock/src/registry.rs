@@ -2,7 +2,7 @@
 
 use crate::engines;
 use fencelock_core::{DistributedLock, EngineUrl, Error, ErrorKind, Result, did_you_mean};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -55,19 +55,25 @@ impl Target {
 #[derive(Clone)]
 pub struct Registry {
     factories: BTreeMap<String, Factory>,
+    /// The schemes that somebody else has an engine for.
+    others: BTreeSet<String>,
 }
 
 impl Registry {
     /// No engine at all.
     #[must_use]
     pub fn empty() -> Self {
-        Self { factories: BTreeMap::new() }
+        Self { factories: BTreeMap::new(), others: BTreeSet::new() }
     }
 
     /// The engines that were compiled in.
     #[must_use]
     pub fn builtin() -> Self {
-        engines::compiled_in().fold(Self::empty(), |registry, (scheme, factory)| registry.with(scheme, factory))
+        let builtin = engines::compiled_in();
+        Self {
+            others: BTreeSet::new(),
+            ..builtin.fold(Self::empty(), |all, (scheme, factory)| all.with(scheme, factory))
+        }
     }
 
     /// Lets `scheme` lead to what `factory` makes, instead of what it led to before.
@@ -83,7 +89,9 @@ impl Registry {
         C: Future<Output = Result<Arc<dyn DistributedLock>>> + Send + 'static,
     {
         let factory: Factory = Arc::new(move |target| Box::pin(factory(target)));
-        self.factories.insert(scheme.into().to_ascii_lowercase(), factory);
+        let scheme = scheme.into().to_ascii_lowercase();
+        self.others.insert(scheme.clone());
+        self.factories.insert(scheme, factory);
         self
     }
 
@@ -99,6 +107,11 @@ impl Registry {
         names.sort();
         names.dedup();
         names
+    }
+
+    /// Whether the table of `engine` is that of the engine of this workspace.
+    pub(crate) fn is_builtin(&self, engine: &str) -> bool {
+        !self.others.iter().any(|scheme| engines::table_of(scheme) == engine)
     }
 
     /// Makes the engine that the target's scheme leads to.

@@ -123,7 +123,7 @@ async fn a_password_file_is_read_without_its_line_end() {
     assert_eq!(who(config(&file, &[("FENCELOCK_PASSWORD", "p")])).await, some("u", "p"));
 
     for (written, says) in
-        [(b"\n".as_slice(), "is empty"), (b"hunter\xff2", "not UTF-8"), (&[b'7'; 70_000], "too long")]
+        [(b"\n".as_slice(), "is empty"), (b"hunter\xff2", "not UTF-8"), (&[b'7'; 70_000], "more than 65536 bytes")]
     {
         std::fs::write(&path, written).unwrap();
         let (registry, _) = asked();
@@ -136,7 +136,7 @@ async fn a_password_file_is_read_without_its_line_end() {
 
 #[tokio::test]
 async fn only_the_table_of_the_configured_engine_is_used() {
-    let file = "url = 'mine:'\n[lock.mine]\npool = 4\nwords = ['a', 'b']\nfast = true\n[lock.sqlite]\ncreat = 7";
+    let file = "url = 'mine:'\n[lock.mine]\npool = 4\nwords = ['a', 'b']\nfast = true\n[lock.sqlite]\ncreate = 7";
     let variables = [("FENCELOCK_MINE_POOL", "5"), ("FENCELOCK_SQLITE_BUSY_TIMEOUT", "1s"), ("FENCELOCK_TOKEN", "7")];
     let mut settings = target(config(file, &variables)).await.url.settings;
     assert_eq!(settings.number::<u8>("pool").unwrap(), Some(5));

@@ -1,10 +1,8 @@
 //! User and password, wherever they were written, on their way into the URL.
 
-use super::keys;
 use super::layer::{Layer, invalid, placed};
+use super::{file, keys};
 use fencelock_core::{EngineUrl, Error, ErrorKind, Result, Settings};
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 /// No password is longer; what is, is another file.
@@ -71,17 +69,21 @@ pub(crate) fn into_url(settings: &mut Settings, url: &mut EngineUrl) {
 
 /// A password without the line end after it. Errors name the file, never what is in it.
 fn read(path: &Path) -> Result<String> {
-    let shown = path.display();
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes));
-    read.map_err(|e| invalid(format!("`password_file`: cannot read `{shown}`: {e}")))?;
-    if bytes.len() as u64 > LONGEST {
-        return Err(invalid(format!("`password_file`: `{shown}` is too long for a password")));
-    }
-    let text = String::from_utf8(bytes).map_err(|_| invalid(format!("`password_file`: `{shown}` is not UTF-8")))?;
+    let shown = shown(path);
+    let text = file::read_text(path, LONGEST);
+    let text = text.map_err(|e| invalid(format!("`password_file`: cannot read {shown}: {e}")))?;
     let line = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
     if line.is_empty() {
-        return Err(invalid(format!("`password_file`: `{shown}` is empty")));
+        return Err(invalid(format!("`password_file`: {shown} is empty")));
     }
     Ok(line.to_owned())
+}
+
+/// The path, but not what may be a password that somebody took `password_file` for `password` with.
+fn shown(path: &Path) -> String {
+    if path.is_absolute() || path.starts_with(".") || path.starts_with("..") {
+        format!("`{}`", path.display())
+    } else {
+        "the file (its name is not shown, for it may be the password itself; begin a path with `/` or `./`)".to_owned()
+    }
 }
