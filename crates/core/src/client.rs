@@ -6,10 +6,11 @@ use crate::hold::Context;
 use crate::ledger::Ledger;
 use crate::reaper::reap;
 use crate::schedule::{Schedule, tick};
+use crate::seat::Scopes;
 use crate::validity::Drift;
 use crate::{
     AcquireOptions, Admin, Capability, Clock, DistributedLock, Error, ErrorKind, Guarantees, HolderInfo, Liveness,
-    LockGuard, LockName, NamedLock, OnDegraded, Requirements, Result,
+    LockGuard, LockName, NamedLock, OnDegraded, ReentrantScope, Requirements, Result, SeveralLocks,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -45,6 +46,7 @@ pub(crate) struct Shared {
     pub(crate) home: Handle,
     pub(crate) context: Context,
     pub(crate) watch: Arc<Watch>,
+    pub(crate) scopes: Scopes,
     closed: AtomicBool,
     /// Rung when the client is closed.
     pub(crate) closing: Notify,
@@ -123,6 +125,20 @@ impl LockClient {
     /// Dropping the future at any point leaves nothing behind.
     pub fn try_acquire(&self, name: &str) -> impl Future<Output = Result<Option<LockGuard>>> + Send + use<> {
         self.named(name).try_acquire()
+    }
+
+    /// The scope called `id`, in which nested acquires of one name share one hold; see [`ReentrantScope`].
+    ///
+    /// Call it after the job, with a request's id for instance: the same id on the
+    /// same client is the same scope, and it stands as the note beside its locks.
+    #[must_use]
+    pub fn reentrant(&self, id: &str) -> ReentrantScope {
+        ReentrantScope::new(&self.shared, id)
+    }
+
+    /// Several locks that are acquired together, all or nothing; see [`SeveralLocks`].
+    pub fn all<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> SeveralLocks {
+        SeveralLocks::new(&self.shared, names)
     }
 
     /// Who holds `name` now, as the server tells it; `None` if nobody does.
@@ -347,6 +363,7 @@ impl ClientBuilder {
             home,
             context: Context { engine, ledger, schedule, drift, push_loss, in_session },
             watch,
+            scopes: Scopes::default(),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
         };

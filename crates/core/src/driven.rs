@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
+use tracing::Instrument;
 
 /// Where work runs, and what becomes of it when its caller drops the future.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,7 +63,7 @@ impl<T: Send + 'static> Driven<T> {
     fn poll_there(&mut self, cx: &mut Context<'_>) -> Poll<Result<T>> {
         self.work = match std::mem::replace(&mut self.work, Work::Done) {
             Work::Here(_) if self.ledger.is_closed() => return Poll::Ready(Err(gone())),
-            Work::Here(work) => Work::There(self.home.spawn(work)),
+            Work::Here(work) => Work::There(self.home.spawn(work.in_current_span())),
             elsewhere => elsewhere,
         };
         match &mut self.work {

@@ -9,7 +9,6 @@ use crate::{ClaimId, Error, ErrorKind, Evidence, FencingToken, LockMonitor, Lock
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 /// A held lock. One type for all engines; not `Clone`, `Send + Sync + 'static`.
@@ -110,21 +109,12 @@ impl LockGuard {
     /// # Cancel safety
     /// Dropping the future drops `work`; the lock stays held.
     pub async fn while_held<F: Future>(&self, work: F) -> Result<F::Output> {
-        let lost = self.monitor.lost();
-        tokio::pin!(lost, work);
-        std::future::poll_fn(|cx| {
-            // Reads the clock even if nobody has told of the loss yet.
-            let _ = self.is_held();
-            if let Poll::Ready(reason) = lost.as_mut().poll(cx) {
-                return Poll::Ready(Err(self.lost_because(reason)));
-            }
-            work.as_mut().poll(cx).map(Ok)
-        })
-        .await
+        self.monitor.while_held(work).await
     }
 
-    fn lost_because(&self, reason: LossReason) -> Error {
-        Error::new(ErrorKind::Lost, format!("the lock was lost: {reason}")).with_name(self.name())
+    /// What the guard stands for; none once its release has begun.
+    pub(crate) fn hold(&self) -> Option<Arc<Hold>> {
+        self.hold.clone()
     }
 
     /// Gives a fixed lease (`auto_renew(false)`) at least `ttl`, counted from now.
@@ -140,16 +130,8 @@ impl LockGuard {
     /// # Cancel safety
     /// Dropping the future leaves the old end in force here; the server may keep the lock longer.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
-        let ttl = check_ttl(ttl)?;
-        let Some(hold) = self.hold.clone() else { return Err(self.lost_because(LossReason::Revoked)) };
-        if hold.validity.renews() {
-            let message = "this hold renews itself; acquire with auto_renew(false) for a fixed lease";
-            return Err(Error::new(ErrorKind::Unsupported, message).with_operation("extend").with_name(self.name()));
-        }
-        let work = extend(hold, ttl);
-        Driven::new(&self.shared.home, &self.shared.context.ledger, Manner::Inline, work)
-            .await
-            .map_err(|e| e.with_operation("extend").with_name(self.name()).with_engine(self.shared.engine_name()))
+        let Some(hold) = self.hold() else { return Err(self.monitor.lost_because(LossReason::Revoked)) };
+        extend_hold(&self.shared, hold, ttl).await
     }
 
     /// Gives the lock back, and says whether it was still ours.
@@ -179,6 +161,19 @@ impl LockGuard {
 
 /// The longest that one extension may take; engines have shorter limits of their own.
 const EXTEND: Duration = Duration::from_secs(10);
+
+/// Extends a fixed lease on behalf of one of its guards.
+pub(crate) async fn extend_hold(shared: &Shared, hold: Arc<Hold>, ttl: Duration) -> Result<()> {
+    let ttl = check_ttl(ttl)?;
+    let name = hold.claim().name().clone();
+    if hold.validity.renews() {
+        let message = "this hold renews itself; acquire with auto_renew(false) for a fixed lease";
+        return Err(Error::new(ErrorKind::Unsupported, message).with_operation("extend").with_name(&name));
+    }
+    Driven::new(&shared.home, &shared.context.ledger, Manner::Inline, extend(hold, ttl))
+        .await
+        .map_err(|e| e.with_operation("extend").with_name(&name).with_engine(shared.engine_name()))
+}
 
 async fn extend(hold: Arc<Hold>, ttl: Duration) -> Result<()> {
     let validity = &hold.validity;

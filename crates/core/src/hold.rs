@@ -156,6 +156,21 @@ impl Hold {
         }
     }
 
+    /// Why a hold that is not held any more was lost.
+    pub(crate) fn lost_reason(&self) -> LossReason {
+        match self.validity.ended() {
+            Some(Ended::Lost(reason)) => reason,
+            Some(Ended::Released) | None => LossReason::Revoked,
+        }
+    }
+
+    /// Ends the hold as if it had been lost for this reason, unless it has ended.
+    pub(crate) fn lose(&self, reason: LossReason) {
+        if self.validity.lose(reason) {
+            self.retire();
+        }
+    }
+
     pub(crate) fn lost(&self, reason: LossReason) -> Error {
         Error::new(ErrorKind::Lost, format!("the lock had been lost: {reason}")).with_name(self.claim().name())
     }

@@ -1,6 +1,7 @@
 //! Watching a hold without owning it.
 
-use crate::{Ended, FencingToken, LockName, LossReason, Moment, Validity};
+use crate::{Ended, Error, ErrorKind, FencingToken, LockName, LossReason, Moment, Result, Validity};
+use std::task::Poll;
 use std::time::Duration;
 
 /// A view of one hold, to hand to other tasks. `Clone + Send + 'static`; it
@@ -70,5 +71,24 @@ impl LockMonitor {
     /// Dropping the future loses nothing.
     pub async fn ended(&self) -> Ended {
         self.validity.until_ended().await
+    }
+
+    /// Runs `work` for as long as the lock is held; for guards, whose hold is not released meanwhile.
+    pub(crate) async fn while_held<F: Future>(&self, work: F) -> Result<F::Output> {
+        let lost = self.lost();
+        tokio::pin!(lost, work);
+        std::future::poll_fn(|cx| {
+            // Reads the clock even if nobody has told of the loss yet.
+            let _ = self.is_held();
+            if let Poll::Ready(reason) = lost.as_mut().poll(cx) {
+                return Poll::Ready(Err(self.lost_because(reason)));
+            }
+            work.as_mut().poll(cx).map(Ok)
+        })
+        .await
+    }
+
+    pub(crate) fn lost_because(&self, reason: LossReason) -> Error {
+        Error::new(ErrorKind::Lost, format!("the lock was lost: {reason}")).with_name(self.name())
     }
 }

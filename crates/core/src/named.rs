@@ -123,7 +123,7 @@ impl NamedLock {
         let options = self.options.checked().map_err(told)?;
         let span = tracing::debug_span!(target: "fencelock", "acquire", engine = shared.engine_name(), name = %name,
             holder = %shared.holder);
-        let wish = Wish { name: name.clone(), options, trying, started };
+        let wish = Wish::new(name.clone(), options, trying, started);
         pursuit::acquire(Arc::clone(shared), wish).instrument(span).await.map_err(told)
     }
 }

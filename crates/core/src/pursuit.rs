@@ -32,8 +32,20 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
+    pub(crate) fn new(name: LockName, options: AcquireOptions, trying: bool, started: Moment) -> Self {
+        Self { name, options, trying, started }
+    }
+
+    /// The same for several who wait, each of whom minds its own limit.
+    pub(crate) fn shared(&self) -> Self {
+        let mut wish = self.clone();
+        wish.trying = self.once();
+        wish.options.wait = Wait::Forever;
+        wish
+    }
+
     /// A wait of no time at all is one try as well.
-    fn once(&self) -> bool {
+    pub(crate) fn once(&self) -> bool {
         self.trying || self.options.wait == Wait::AtMost(Duration::ZERO)
     }
 }
@@ -82,7 +94,7 @@ impl Drop for UnderWay<'_> {
 }
 
 /// A grant on its way to the caller. Dropped on the way, it is undone.
-struct Granted {
+pub(crate) struct Granted {
     grant: Option<Grant>,
     ledger: Ledger,
 }
@@ -102,7 +114,8 @@ impl Drop for Granted {
 pub(crate) async fn acquire(shared: Arc<Shared>, wish: Wish) -> Result<Option<LockGuard>> {
     let manner = if wish.once() { Manner::Inline } else { Manner::Waiting };
     loop {
-        let work = pursue(Arc::clone(&shared), wish.clone());
+        let claim = mint(&shared, &wish)?;
+        let work = pursue(Arc::clone(&shared), wish.clone(), claim);
         let Some(granted) = Driven::new(&shared.home, &shared.context.ledger, manner, work).await? else {
             return Ok(None);
         };
@@ -114,7 +127,7 @@ pub(crate) async fn acquire(shared: Arc<Shared>, wish: Wish) -> Result<Option<Lo
 }
 
 /// Makes the guard, unless the grant has come of age on its way.
-fn take(shared: &Arc<Shared>, mut granted: Granted, wish: &Wish) -> Option<LockGuard> {
+pub(crate) fn take(shared: &Arc<Shared>, mut granted: Granted, wish: &Wish) -> Option<LockGuard> {
     // Asked while the grant would still be undone, should the engine panic.
     let evidence = granted.grant.as_ref().map(|grant| grant.lease.evidence())?;
     let grant = granted.grant.take_if(|grant| is_fresh(grant, shared))?;
@@ -133,15 +146,19 @@ fn is_fresh(grant: &Grant, shared: &Shared) -> bool {
     until > now && until.since(now) >= grant.ttl / 10
 }
 
-async fn pursue(shared: Arc<Shared>, wish: Wish) -> Result<Option<Granted>> {
-    let ledger = &shared.context.ledger;
+/// The claim of the first attempt.
+pub(crate) fn mint(shared: &Shared, wish: &Wish) -> Result<Claim> {
     let options = &wish.options;
     let terms = Terms::new(wish.name.clone(), options.ttl)
         .with_lock_delay(options.lock_delay)
         .with_holder(Arc::clone(&shared.holder))
         .with_clock(shared.clock.clone());
     let terms = Terms { note: options.note.clone(), ..terms };
-    let mut claim = terms.mint_in(Some(ledger.downgrade()))?;
+    terms.mint_in(Some(shared.context.ledger.downgrade()))
+}
+
+pub(crate) async fn pursue(shared: Arc<Shared>, wish: Wish, mut claim: Claim) -> Result<Option<Granted>> {
+    let ledger = &shared.context.ledger;
     let mut late = 0;
     loop {
         let call = Call::new(Arc::clone(&shared.engine), &claim, wish.once());
@@ -159,7 +176,10 @@ async fn pursue(shared: Arc<Shared>, wish: Wish) -> Result<Option<Granted>> {
                 }
                 grant.claim
             }
-            Ok(Attempt::Contended { .. }) if wish.trying => return Ok(None),
+            Ok(Attempt::Contended { holder, .. }) if wish.trying => {
+                claim.met(Obstacle::Held(holder));
+                return Ok(None);
+            }
             Ok(Attempt::Contended { holder, .. }) => {
                 claim.met(Obstacle::Held(holder));
                 return Err(gave_up(&claim, Duration::ZERO));
@@ -189,7 +209,7 @@ async fn pursue(shared: Arc<Shared>, wish: Wish) -> Result<Option<Granted>> {
 }
 
 /// Ends when the wait is over, with what to tell the caller.
-async fn give_up(shared: &Shared, claim: &Claim, wish: &Wish) -> Error {
+pub(crate) async fn give_up(shared: &Shared, claim: &Claim, wish: &Wish) -> Error {
     let mut heard = wish.started;
     let mut told = false;
     loop {
@@ -226,7 +246,7 @@ async fn give_up(shared: &Shared, claim: &Claim, wish: &Wish) -> Error {
     }
 }
 
-fn gave_up(claim: &Claim, waited: Duration) -> Error {
+pub(crate) fn gave_up(claim: &Claim, waited: Duration) -> Error {
     let waited = Duration::from_millis(millis(waited));
     match claim.obstacle() {
         Obstacle::Held(holder) => {

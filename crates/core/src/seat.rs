@@ -1,0 +1,434 @@
+//! What calls of one scope share: one attempt, then one hold, and a count of who is there.
+
+use crate::client::Shared;
+use crate::driven::{Driven, Manner};
+use crate::ledger::Errand;
+use crate::pursuit::{Granted, Wish, gave_up, give_up, mint, pursue, take};
+use crate::reentrant::Asked;
+use crate::sync::lock;
+use crate::{Claim, Error, ErrorKind, LockGuard, LockName, Obstacle, ReentrantGuard, Result};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tracing::Instrument;
+
+/// The scopes of one client that somebody still has, by name.
+pub(crate) type Scopes = Mutex<HashMap<Arc<str>, Weak<Scope>>>;
+
+pub(crate) struct Scope {
+    id: Arc<str>,
+    shared: Arc<Shared>,
+    entries: Mutex<HashMap<LockName, Arc<Entry>>>,
+}
+
+impl Scope {
+    pub(crate) fn of(shared: &Arc<Shared>, id: &str) -> Arc<Self> {
+        let mut scopes = lock(&shared.scopes);
+        if let Some(scope) = scopes.get(id).and_then(Weak::upgrade) {
+            return scope;
+        }
+        let id: Arc<str> = id.into();
+        let scope = Arc::new(Self { id: Arc::clone(&id), shared: Arc::clone(shared), entries: Mutex::default() });
+        scopes.insert(id, Arc::downgrade(&scope));
+        scope
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn id_arc(&self) -> &Arc<str> {
+        &self.id
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.entries).len()
+    }
+
+    /// Takes a seat at what the scope has of `name`; at something new if that was lost.
+    fn sit(self: &Arc<Self>, name: &LockName) -> Seat {
+        let mut entries = lock(&self.entries);
+        let entry = match entries.get(name) {
+            Some(entry) if !lock(&entry.state).is_lost() => Arc::clone(entry),
+            _ => {
+                let entry = Arc::new(Entry::default());
+                entries.insert(name.clone(), Arc::clone(&entry));
+                entry
+            }
+        };
+        lock(&entry.state).seats += 1;
+        Seat { scope: Arc::clone(self), name: name.clone(), entry, taken: true }
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        let mut scopes = lock(&self.shared.scopes);
+        // Another of the same name may have been made since the last reference went.
+        if scopes.get(&self.id).is_some_and(|scope| scope.strong_count() == 0) {
+            scopes.remove(&self.id);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Entry {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// Calls under way and guards.
+    seats: usize,
+    stage: Stage,
+    /// How many attempts were begun, and how the last ended that was not granted.
+    attempts: u64,
+    ended: Option<Ended>,
+}
+
+struct Ended {
+    number: u64,
+    /// It was a single try, which tells a waiter nothing but that it has to wait.
+    once: bool,
+    claim: Claim,
+    ending: Ending,
+}
+
+#[derive(Default)]
+enum Stage {
+    /// Nobody asks for the lock.
+    #[default]
+    Idle,
+    Asking(Attempt),
+    /// Granted, and not taken yet: nobody renews it, so that it is nobody's for longer than its ttl.
+    Granted(Granted, Wish),
+    /// Somebody takes it just now.
+    Taking,
+    Held(LockGuard, Wish),
+    /// Nobody sits here any more.
+    Over,
+}
+
+struct Attempt {
+    task: JoinHandle<()>,
+    claim: Claim,
+    wish: Wish,
+}
+
+enum Ending {
+    Contended,
+    Failed(Arc<Error>),
+}
+
+impl State {
+    fn is_lost(&self) -> bool {
+        matches!(&self.stage, Stage::Held(guard, _) if !guard.is_held())
+    }
+}
+
+/// One failure, told to each of several.
+struct Told(Arc<Error>);
+
+impl Told {
+    fn again(failure: &Arc<Error>) -> Error {
+        Error::new(failure.kind(), failure.message().to_owned()).with_source(Self(Arc::clone(failure)))
+    }
+}
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl std::error::Error for Told {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&*self.0)
+    }
+}
+
+/// Counts for as long as it is sat on. The last to leave takes what there is with it.
+pub(crate) struct Seat {
+    scope: Arc<Scope>,
+    name: LockName,
+    entry: Arc<Entry>,
+    taken: bool,
+}
+
+impl Seat {
+    /// Leaves; the guard, if this was the last seat of a hold.
+    pub(crate) fn leave(mut self) -> Option<LockGuard> {
+        match self.stand_up()? {
+            Stage::Held(guard, _) => Some(guard),
+            other => {
+                self.clear(other);
+                None
+            }
+        }
+    }
+
+    fn stand_up(&mut self) -> Option<Stage> {
+        if !std::mem::replace(&mut self.taken, false) {
+            return None;
+        }
+        // Both at once, so that nobody sits down at what is being taken away.
+        let mut entries = lock(&self.scope.entries);
+        let mut state = lock(&self.entry.state);
+        state.seats = state.seats.saturating_sub(1);
+        if state.seats > 0 {
+            return None;
+        }
+        if entries.get(&self.name).is_some_and(|entry| Arc::ptr_eq(entry, &self.entry)) {
+            entries.remove(&self.name);
+        }
+        Some(std::mem::replace(&mut state.stage, Stage::Over))
+    }
+
+    /// Undoes or releases in the background; outside of all locks.
+    fn clear(&self, stage: Stage) {
+        if let Stage::Asking(attempt) = stage {
+            // Joined by the reaper, so that what it undoes is pending from now on.
+            let finish = async move {
+                attempt.task.abort();
+                let _ = attempt.task.await;
+            };
+            self.scope.shared.context.ledger.send(Errand::Finish(Box::pin(finish)));
+        }
+    }
+
+    /// Takes what was granted, or shares what is held; `None` if that has gone meanwhile.
+    fn take(self) -> std::result::Result<ReentrantGuard, Self> {
+        let mut state = lock(&self.entry.state);
+        match std::mem::replace(&mut state.stage, Stage::Taking) {
+            Stage::Granted(granted, wish) => {
+                drop(state);
+                let settling = Settling(&self.entry);
+                // Outside the lock: it may run a subscriber's code, and an engine's.
+                if let Some(guard) = take(&self.scope.shared, granted, &wish) {
+                    lock(&self.entry.state).stage = Stage::Held(guard, wish);
+                }
+                drop(settling);
+            }
+            other => {
+                state.stage = other;
+                drop(state);
+            }
+        }
+        let state = lock(&self.entry.state);
+        let hold = match &state.stage {
+            Stage::Held(guard, _) if guard.is_held() => guard.hold(),
+            _ => None,
+        };
+        drop(state);
+        match hold {
+            Some(hold) => Ok(ReentrantGuard::new(hold, self)),
+            None => Err(self),
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.scope.shared
+    }
+
+    /// How many calls and guards sit here.
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.entry.state).seats
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Some(stage) = self.stand_up() {
+            self.clear(stage);
+        }
+    }
+}
+
+/// Nobody takes any more, even if taking panicked.
+struct Settling<'a>(&'a Entry);
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
+        if matches!(state.stage, Stage::Taking) {
+            state.stage = Stage::Idle;
+        }
+        drop(state);
+        self.0.changed.notify_waiters();
+    }
+}
+
+/// What a call finds at its entry.
+enum Found {
+    /// A hold, or a grant to take.
+    Ready,
+    /// It was held, and is lost.
+    Lost,
+    Contended,
+    /// Somebody takes the grant just now.
+    BeingTaken,
+    Asking(Claim),
+}
+
+/// Acquires in the scope; `None` if it was a single try and somebody outside has it.
+pub(crate) async fn seated(scope: Arc<Scope>, wish: Wish, asked: Asked) -> Result<Option<ReentrantGuard>> {
+    let mut seat = scope.sit(&wish.name);
+    let shared = Arc::clone(&scope.shared);
+    let manner = if wish.once() { Manner::Inline } else { Manner::Waiting };
+    loop {
+        let work = wait(Arc::clone(&shared), Arc::clone(&seat.entry), wish.clone(), asked.clone());
+        let is_there = Driven::new(&shared.home, &shared.context.ledger, manner, work).await?;
+        shared.check_open()?;
+        if !is_there {
+            return Ok(None);
+        }
+        seat = match seat.take() {
+            Ok(guard) => return Ok(Some(guard)),
+            Err(seat) => {
+                drop(seat);
+                scope.sit(&wish.name)
+            }
+        };
+    }
+}
+
+/// Waits until there is something to take; false if a single try found that there is nothing.
+async fn wait(shared: Arc<Shared>, entry: Arc<Entry>, wish: Wish, asked: Asked) -> Result<bool> {
+    let mut joined = None;
+    let mut nap = Duration::from_millis(1);
+    loop {
+        let changed = entry.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        let claim = match look(&shared, &entry, &wish, &asked, &mut joined)? {
+            Found::Ready | Found::Lost => return Ok(true),
+            Found::Contended => return Ok(false),
+            Found::BeingTaken => {
+                changed.await;
+                continue;
+            }
+            Found::Asking(claim) => claim,
+        };
+        if !wish.once() {
+            tokio::select! {
+                () = changed => {}
+                given_up = give_up(&shared, &claim, &wish) => return Err(given_up),
+            }
+            continue;
+        }
+        // A single try that has joined a wait goes by the first that the wait has met.
+        match claim.obstacle() {
+            Obstacle::Held(_) if wish.trying => return Ok(false),
+            Obstacle::Held(_) | Obstacle::Unreachable(_) => return Err(gave_up(&claim, Duration::ZERO)),
+            Obstacle::Silence => {}
+        }
+        tokio::select! {
+            () = changed => {}
+            () = tokio::time::sleep(nap) => nap = (nap * 2).min(Duration::from_millis(50)),
+            given_up = give_up(&shared, &claim, &wish) => return Err(given_up),
+        }
+    }
+}
+
+/// Looks at the entry, and begins an attempt if there is none to join.
+fn look(
+    shared: &Arc<Shared>,
+    entry: &Arc<Entry>,
+    wish: &Wish,
+    asked: &Asked,
+    joined: &mut Option<u64>,
+) -> Result<Found> {
+    let mut state = lock(&entry.state);
+    let number = state.attempts;
+    match &state.stage {
+        Stage::Held(guard, _) if !guard.is_held() => return Ok(Found::Lost),
+        Stage::Held(_, first) | Stage::Granted(_, first) => {
+            asked.fits(&first.options)?;
+            return Ok(Found::Ready);
+        }
+        Stage::Asking(attempt) => {
+            // A try that was joined by nobody else asks for no more than it does itself.
+            asked.fits(&attempt.wish.options)?;
+            *joined = Some(number);
+            return Ok(Found::Asking(attempt.claim.clone()));
+        }
+        Stage::Taking => return Ok(Found::BeingTaken),
+        Stage::Idle | Stage::Over => {}
+    }
+    if let Some(ended) = state.ended.as_ref().filter(|ended| *joined == Some(ended.number))
+        && (wish.once() || !ended.once)
+    {
+        match &ended.ending {
+            Ending::Failed(failure) => return Err(Told::again(failure)),
+            Ending::Contended if wish.trying => return Ok(Found::Contended),
+            Ending::Contended => return Err(gave_up(&ended.claim, Duration::ZERO)),
+        }
+    }
+    let claim = mint(shared, wish)?;
+    state.attempts += 1;
+    let number = state.attempts;
+    *joined = Some(number);
+    let ends = Ends { entry: Arc::clone(entry), number, once: wish.once(), claim: claim.clone() };
+    let task = shared.home.spawn(ask(Arc::clone(shared), wish.shared(), ends).in_current_span());
+    state.stage = Stage::Asking(Attempt { task, claim: claim.clone(), wish: wish.clone() });
+    Ok(Found::Asking(claim))
+}
+
+/// Ends an attempt, however it ended.
+struct Ends {
+    entry: Arc<Entry>,
+    number: u64,
+    once: bool,
+    claim: Claim,
+}
+
+impl Ends {
+    fn with(&self, stage: Stage, ending: Option<Ending>) {
+        let mut state = lock(&self.entry.state);
+        let is_mine = state.attempts == self.number && matches!(state.stage, Stage::Asking(_));
+        // What nobody sits there for any more is undone when it is dropped, outside the lock.
+        let dropped = if is_mine {
+            let (number, once, claim) = (self.number, self.once, self.claim.clone());
+            state.ended = ending.map(|ending| Ended { number, once, claim, ending });
+            std::mem::replace(&mut state.stage, stage)
+        } else {
+            stage
+        };
+        drop(state);
+        drop(dropped);
+        self.entry.changed.notify_waiters();
+    }
+
+    fn failed(&self, failure: Error) {
+        self.with(Stage::Idle, Some(Ending::Failed(Arc::new(failure))));
+    }
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.failed(Error::new(ErrorKind::Engine, "the engine panicked"));
+    }
+}
+
+/// The attempt that the calls of a scope share: a task, so that it is nobody's own.
+async fn ask(shared: Arc<Shared>, wish: Wish, ends: Ends) {
+    match pursue(shared, wish.clone(), ends.claim.clone()).await {
+        Ok(Some(granted)) => ends.with(Stage::Granted(granted, wish), None),
+        Ok(None) => ends.with(Stage::Idle, Some(Ending::Contended)),
+        Err(failure) => ends.failed(failure),
+    }
+}
