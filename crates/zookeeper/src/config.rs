@@ -162,7 +162,7 @@ impl ZooKeeperConfig {
     /// The servers' `tickTime` and `syncLimit`, for when they do not tell.
     ///
     /// They tell if the four-letter word `conf` is allowed, which it is not by
-    /// default (`4lw.commands.whitelist`). What a server tells counts over this.
+    /// default (`4lw.commands.whitelist`). Where a server tells more, that counts.
     #[must_use]
     pub fn with_ticks(mut self, tick_time: Duration, sync_limit: u32) -> Self {
         self.tick_time = Some(tick_time);
@@ -243,14 +243,6 @@ impl ZooKeeperConfig {
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (String, u16)> + '_ {
         self.hosts.iter().map(|host| (host.name.clone(), host.port.unwrap_or(DEFAULT_PORT)))
     }
-
-    /// The servers as the client library wants them.
-    pub(crate) fn cluster(&self) -> String {
-        let host = |(name, port): (String, u16)| {
-            if name.contains(':') { format!("[{name}]:{port}") } else { format!("{name}:{port}") }
-        };
-        self.addresses().map(host).collect::<Vec<_>>().join(",")
-    }
 }
 
 impl fmt::Debug for ZooKeeperConfig {
@@ -283,7 +275,9 @@ mod tests {
     fn a_url_says_it_all() {
         let url = "zk://joe:p%3Aw@a,[::1]:7/x/y/?session=4s&tick_time=2s&sync_limit=5&acl=open&request_timeout=1s";
         let config = config(url).unwrap();
-        assert_eq!((config.root(), config.cluster().as_str()), ("/x/y", "a:2181,[::1]:7"));
+        let addresses: Vec<_> = config.addresses().collect();
+        assert_eq!(config.root(), "/x/y");
+        assert_eq!(addresses, [("a".to_owned(), 2181), ("::1".to_owned(), 7)]);
         assert_eq!((config.session, config.sync_limit), (Duration::from_secs(4), Some(5)));
         assert_eq!((config.access(), config.user.clone().unwrap().1.reveal()), (Access::Open, "p:w"));
         assert!(!format!("{config:?}").contains("p:w"), "{config:?}");

@@ -2,14 +2,11 @@
 
 use crate::config::{ZooKeeperConfig, invalid};
 use crate::failure::Failure;
-use crate::keys;
+use crate::keys::Data;
 use crate::lease::ZooKeeperLease;
-use crate::probe::Probe;
-use crate::queue::{self, Place, Standing};
+use crate::queue::{self, Before, Place, Standing};
 use crate::session::Session;
-use crate::tempo::Ticks;
 use crate::voids::Voids;
-use crate::words;
 use async_trait::async_trait;
 use fencelock_core::{
     Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Guarantees, HolderInfo, LockName,
@@ -41,50 +38,47 @@ pub struct ZooKeeperLock {
 pub(crate) struct Inner {
     config: ZooKeeperConfig,
     pub(crate) voids: Voids,
-    current: Mutex<Current>,
+    current: Mutex<Arc<Session>>,
+    /// Sessions of ours that the servers may not have ended yet.
+    former: Mutex<Vec<i64>>,
     /// Held by who opens a session; when that failed last, and how.
     opening: tokio::sync::Mutex<Option<(Instant, String)>>,
 }
 
-struct Current {
-    session: Arc<Session>,
-    ticks: Ticks,
-    guarantees: Arc<Guarantees>,
-}
-
-impl Current {
-    async fn open(config: &ZooKeeperConfig, earlier: Option<Ticks>) -> Result<Self> {
-        let told = words::ticks(config).await;
-        // Servers that are just coming up tell nothing; what they told before is still so.
-        let ticks = earlier.filter(|_| told.lag().is_none()).unwrap_or(told);
-        let session = Session::open(config, &ticks).await?;
-        let guarantees = Arc::new(Probe::run(&session, &ticks).await.guarantees(config)?);
-        Ok(Self { session, ticks, guarantees })
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ZooKeeperLock {
-    /// Opens a session, makes the root when it is missing, and probes what can be guaranteed.
+    /// Asks the servers what they are, opens a session, makes the root when it is missing, and probes
+    /// what can be guaranteed. Servers that do not answer are left out until the next session.
     ///
     /// # Errors
-    /// `InvalidConfig` if a setting is wrong, `Refused` if another version of
-    /// the layout is in use, `Denied` without permission, `Unavailable` if no
-    /// server answered in time. Outside a tokio runtime it panics as tokio's timers do.
+    /// `InvalidConfig` if a setting is wrong or the runtime has no timers,
+    /// `Refused` if another version of the layout is in use, `Denied` without
+    /// permission, `Unavailable` if no server answered in time (the connect
+    /// time-out) or outside a tokio runtime.
     ///
     /// # Cancel safety
     /// Dropping the future may leave the root made, and a session that runs out.
     pub async fn connect(config: ZooKeeperConfig) -> Result<Arc<Self>> {
+        fencelock_core::check_runtime()?;
         config.check()?;
-        let current = Current::open(&config, None).await?;
-        let voids = Voids::new(current.session.tempo.session * 2);
-        let inner = Inner { config, voids, current: Mutex::new(current), opening: tokio::sync::Mutex::new(None) };
+        let session = Session::open(&config, None).await?;
+        let inner = Inner {
+            config,
+            voids: Voids::new(session.tempo.session * 2),
+            current: Mutex::new(session),
+            former: Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
+        };
         Ok(Arc::new(Self { inner: Arc::new(inner) }))
     }
 
     /// The time-out of the present session: the ttl of every hold in it.
     #[must_use]
     pub fn session_timeout(&self) -> Duration {
-        self.inner.current().session.tempo.session
+        self.inner.current().tempo.session
     }
 
     /// The transaction that made the node: it grows over the whole ensemble, over restarts and leaders.
@@ -94,7 +88,12 @@ impl ZooKeeperLock {
     }
 
     async fn grant(&self, session: &Arc<Session>, claim: &Claim, place: Place) -> Result<Grant> {
-        session.fresh(session.tempo.usable() / 2).await?;
+        // Handed out with little time left it would be given up again, and the place with it.
+        let tempo = &session.tempo;
+        session.fresh(tempo.fresh()).await?;
+        while session.age() > tempo.fresh() * 2 {
+            session.fresh(tempo.fresh()).await?;
+        }
         if session.has_ended() {
             return Err(Error::new(ErrorKind::Unavailable, "the session has ended"));
         }
@@ -106,25 +105,28 @@ impl ZooKeeperLock {
             place,
         };
         // What lives in a session lives as long as the session does, whatever was asked for.
-        let ttl = session.tempo.session.saturating_sub(claim.lock_delay());
+        let ttl = tempo.session.saturating_sub(claim.lock_delay());
         let sent = session.proved(claim.now());
         let grant = Grant::new(claim, lease, sent, token);
-        Ok(grant.with_ttl(ttl).with_margin(session.tempo.margin + ROUNDING))
+        Ok(grant.with_ttl(ttl).with_margin(tempo.margin + ROUNDING))
     }
 
     /// Takes a place and waits in it, until the first failure.
-    async fn stand_in_line(&self, claim: &Claim) -> Result<Grant> {
-        let session = self.inner.session().await?;
-        check_terms(&session, claim)?;
+    async fn stand_in_line(&self, session: &Arc<Session>, claim: &Claim) -> Result<Grant> {
+        check_terms(session, claim)?;
         let queue = session.keys.queue(claim.name());
-        let (place, mut entries) = queue::join(&session, claim, &self.inner.voids).await?;
+        let (place, mut entries) = queue::join(session, claim, &self.inner.voids).await?;
         loop {
             match queue::standing(&place.entry, &entries) {
-                Standing::First => return self.grant(&session, claim, place).await,
+                Standing::First => return self.grant(session, claim, place).await,
                 Standing::Gone => return Err(Error::new(ErrorKind::Unavailable, "the place in the queue was removed")),
                 Standing::Behind { before, first } => {
-                    queue::wait(&session, claim, &queue, &before, &first).await?;
-                    entries = session.list(&queue).await?;
+                    queue::wait(session, claim, &queue, &before, &first).await?;
+                    // Together, so that a waiter who is next needs no round trip more.
+                    let listing = session.list(&queue);
+                    let (listed, beaten) = tokio::join!(listing, session.fresh(session.tempo.fresh()));
+                    beaten?;
+                    entries = listed?;
                 }
             }
         }
@@ -132,13 +134,12 @@ impl ZooKeeperLock {
 }
 
 impl Inner {
-    fn current(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    fn current(&self) -> Arc<Session> {
+        Arc::clone(&lock(&self.current))
     }
 
     fn live(&self) -> Option<Arc<Session>> {
-        let current = self.current();
-        (!current.session.has_ended()).then(|| Arc::clone(&current.session))
+        Some(self.current()).filter(|session| !session.has_ended())
     }
 
     /// The present session, or a new one if it has ended.
@@ -165,18 +166,35 @@ impl Inner {
         {
             return Err(Error::new(ErrorKind::Unavailable, why.clone()));
         }
-        let earlier = self.current().ticks;
-        match Current::open(&self.config, Some(earlier)).await {
+        let ended = self.current();
+        match Session::open(&self.config, Some(&ended)).await {
             Ok(opened) => {
-                let session = Arc::clone(&opened.session);
-                *self.current() = opened;
-                Ok(session)
+                lock(&self.former).push(ended.id);
+                *lock(&self.current) = Arc::clone(&opened);
+                Ok(opened)
             }
             Err(e) => {
                 *last_failure = Some((Instant::now(), e.message().to_owned()));
                 Err(e)
             }
         }
+    }
+
+    /// Makes sure that nothing of an earlier session can still arrive: the node by
+    /// which a session shows that it lives goes when the servers end it, and they refuse what comes after.
+    async fn former_have_ended(&self, session: &Session) -> Result<()> {
+        let former = lock(&self.former).clone();
+        for id in former {
+            let marker = session.client.check_stat(&session.keys.session(id));
+            if session.call(marker).await?.is_some_and(|stat| stat.ephemeral_owner == id) {
+                return Err(Error::new(
+                    ErrorKind::Unavailable,
+                    "a request of an earlier session may still arrive, until the servers have ended it",
+                ));
+            }
+            lock(&self.former).retain(|other| *other != id);
+        }
+        Ok(())
     }
 }
 
@@ -203,7 +221,11 @@ fn check_terms(session: &Session, claim: &Claim) -> Result<()> {
 #[async_trait]
 impl DistributedLock for ZooKeeperLock {
     fn guarantees(&self) -> Arc<Guarantees> {
-        Arc::clone(&self.inner.current().guarantees)
+        self.inner.current().guarantees()
+    }
+
+    async fn probe(&self) -> Result<Arc<Guarantees>> {
+        self.inner.session().await?.probe().await
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
@@ -216,22 +238,36 @@ impl DistributedLock for ZooKeeperLock {
             Standing::Gone => Err(Error::new(ErrorKind::Unavailable, "the place in the queue was removed")),
             Standing::Behind { first, .. } => {
                 let deletion = session.client.delete(&place.path, None);
-                let (holder, gone) = tokio::join!(queue::holder(&session, &queue, &first), session.gone(deletion));
+                let before = queue::before(&session, &queue, &first, place.since);
+                let (before, gone) = tokio::join!(before, session.gone(deletion));
                 gone?;
-                Ok(Attempt::contended(None, holder.map(Into::into)))
+                let Before { holder, closed_for } = before;
+                Ok(Attempt::contended(closed_for, holder.map(Into::into)))
             }
         }
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Grant> {
-        let mut rest = REST.0;
+        let (mut claim, mut of, mut rest) = (claim.clone(), None, REST.0);
         loop {
-            match self.stand_in_line(claim).await {
-                Err(e) if e.kind() == ErrorKind::Unavailable => {
-                    claim.met(Obstacle::Unreachable(e.message().into()));
+            let failure = match self.inner.session().await {
+                Ok(session) => {
+                    // What an earlier session has sent may arrive until the servers end it, so its id is given up.
+                    if of.is_some_and(|of| of != session.id) && claim.was_sent() {
+                        claim = claim.next_attempt()?;
+                    }
+                    of = Some(session.id);
+                    match self.stand_in_line(&session, &claim).await {
+                        Ok(grant) => return Ok(grant),
+                        Err(e) => e,
+                    }
                 }
-                outcome => return outcome,
+                Err(e) => e,
+            };
+            if failure.kind() != ErrorKind::Unavailable {
+                return Err(failure);
             }
+            claim.met(Obstacle::Unreachable(failure.message().into()));
             tokio::time::sleep(rest).await;
             rest = (rest * 2).min(REST.1);
         }
@@ -243,7 +279,13 @@ impl DistributedLock for ZooKeeperLock {
         }
         self.inner.voids.insert(claim.id());
         let session = self.inner.session().await?;
-        Ok(session.purge(&session.keys.queue(claim.name()), claim.id()).await?)
+        let queue = session.keys.queue(claim.name());
+        session.purge(&queue, claim.id()).await?;
+        if claim.is_unanswered() && !lock(&self.inner.former).is_empty() {
+            self.inner.former_have_ended(&session).await?;
+            session.purge(&queue, claim.id()).await?;
+        }
+        Ok(())
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>> {
@@ -251,12 +293,12 @@ impl DistributedLock for ZooKeeperLock {
         let queue = session.keys.queue(name);
         loop {
             let entries = session.list_synced(&queue).await?;
-            let Some(first) = queue::first(&entries) else { return Ok(None) };
+            let Some(first) = queue::first(&entries).filter(|first| !first.is_closure()) else { return Ok(None) };
             match session.call(session.client.get_data(&format!("{queue}/{}", first.node))).await {
                 Ok((data, stat)) => {
-                    let (holder, note) = keys::read_data(&data);
-                    let info = HolderInfo::new(holder, self.token(stat.czxid));
-                    return Ok(Some(info.with_note(note.map(Into::into))));
+                    let data = Data::read(&data);
+                    let info = HolderInfo::new(data.holder, self.token(stat.czxid)).with_claim(first.claim());
+                    return Ok(Some(info.with_note(data.note.map(Into::into))));
                 }
                 // Gone between the two: then somebody else is first, or nobody.
                 Err(Failure::NoNode) => {}
@@ -274,7 +316,7 @@ impl fmt::Debug for ZooKeeperLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ZooKeeperLock")
             .field("config", &self.inner.config)
-            .field("deployment", &self.inner.current().guarantees.deployment())
+            .field("deployment", &self.inner.current().guarantees().deployment())
             .finish_non_exhaustive()
     }
 }

@@ -2,6 +2,7 @@
 
 use fencelock_core::{Claim, ClaimId, LockName};
 use std::cmp::Ordering;
+use std::time::Duration;
 
 /// The version of all that is in this file. It is kept at the server and checked at connect.
 pub(crate) const LAYOUT: &str = "1";
@@ -77,11 +78,15 @@ pub(crate) fn prefix(id: ClaimId) -> String {
     format!("{id}-")
 }
 
+/// The id in the name of a node that keeps a queue closed: random ids are never zero.
+const CLOSURE: ClaimId = ClaimId::from_bytes([0; 16]);
+
 /// One node in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// The node's name, without its parent.
     pub(crate) node: String,
+    id: ClaimId,
     sequence: i64,
 }
 
@@ -93,11 +98,27 @@ impl Entry {
         if !hex.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'a'..=b'f')) {
             return None;
         }
-        Some(Self { node: node.to_owned(), sequence: sequence.parse().ok()? })
+        let id = ClaimId::from_bytes(u128::from_str_radix(hex, 16).ok()?.to_be_bytes());
+        Some(Self { node: node.to_owned(), id, sequence: sequence.parse().ok()? })
+    }
+
+    /// The claim whose node it is.
+    pub(crate) fn claim(&self) -> ClaimId {
+        self.id
     }
 
     pub(crate) fn is_of(&self, id: ClaimId) -> bool {
-        self.node.starts_with(&prefix(id))
+        self.id == id
+    }
+
+    /// The node that takes this one's place, and is nobody's, while a queue is closed.
+    pub(crate) fn closure(&self) -> String {
+        format!("{}{}", prefix(CLOSURE), self.node.get(33..).unwrap_or_default())
+    }
+
+    /// Whether it keeps the queue closed.
+    pub(crate) fn is_closure(&self) -> bool {
+        self.id == CLOSURE
     }
 
     /// Who came first. The server counts in 32 bits and goes on below zero after
@@ -114,20 +135,44 @@ impl Entry {
     }
 }
 
-/// Holder and note, as they stand in a claim's node: two lines, escaped.
-pub(crate) fn write_data(claim: &Claim) -> Vec<u8> {
-    let mut data = format!("holder={}\n", escape(claim.holder()));
-    if let Some(note) = claim.note() {
-        data.push_str(&format!("note={}\n", escape(note)));
-    }
-    data.into_bytes()
+/// What stands in a claim's node: lines of `key=value`, escaped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Data {
+    /// Who said it would hold.
+    pub(crate) holder: String,
+    pub(crate) note: Option<String>,
+    /// How long the lock stays closed after a forced release, in whole milliseconds.
+    pub(crate) delay: Duration,
 }
 
-/// Holder and note from a claim's node; whatever else may stand there gives an empty holder.
-pub(crate) fn read_data(data: &[u8]) -> (String, Option<String>) {
-    let text = String::from_utf8_lossy(data);
-    let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(unescape);
-    (value("holder=").unwrap_or_default(), value("note="))
+impl Data {
+    pub(crate) fn of(claim: &Claim) -> Self {
+        let note = claim.note().map(|note| note.to_string());
+        Self { holder: claim.holder().to_string(), note, delay: claim.lock_delay() }
+    }
+
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let mut lines = format!("holder={}\n", escape(&self.holder));
+        if let Some(note) = &self.note {
+            lines.push_str(&format!("note={}\n", escape(note)));
+        }
+        if !self.delay.is_zero() {
+            lines.push_str(&format!("delay={}\n", self.delay.as_millis()));
+        }
+        lines.into_bytes()
+    }
+
+    /// What is missing or foreign is left out.
+    pub(crate) fn read(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(unescape);
+        let millis = value("delay=").and_then(|millis| millis.parse().ok()).unwrap_or_default();
+        Self {
+            holder: value("holder=").unwrap_or_default(),
+            note: value("note="),
+            delay: Duration::from_millis(millis),
+        }
+    }
 }
 
 fn escape(text: &str) -> String {
@@ -204,10 +249,23 @@ mod tests {
     }
 
     #[test]
+    fn a_closure_takes_the_place_and_is_nobodys() {
+        let held = entry(-5);
+        let closed = Entry::parse(&held.closure()).unwrap();
+        assert!(closed.is_closure() && !held.is_closure());
+        assert_eq!(closed.order(&held), Ordering::Equal);
+        assert_eq!(held.claim().to_string(), "0123456789abcdef".repeat(2));
+    }
+
+    #[test]
     fn data_comes_back() {
         let terms = Terms::new(LockName::new("a").unwrap(), Duration::from_secs(1));
-        let claim = terms.with_holder("host\\n\n=1").with_note("note=\r\nx\\").mint().unwrap();
-        assert_eq!(read_data(&write_data(&claim)), ("host\\n\n=1".to_owned(), Some("note=\r\nx\\".to_owned())));
-        assert_eq!(read_data(&[0xff, 0xfe]), (String::new(), None));
+        let terms =
+            terms.with_holder("host\\n\n=1").with_note("note=\r\nx\\").with_lock_delay(Duration::from_millis(1_500));
+        let data = Data::of(&terms.mint().unwrap());
+        assert_eq!((data.holder.as_str(), data.note.as_deref()), ("host\\n\n=1", Some("note=\r\nx\\")));
+        assert_eq!(Data::read(&data.write()), data);
+        assert_eq!(Data::read(&[0xff, 0xfe]), Data::default());
+        assert_eq!(Data::read(b"delay=x").delay, Duration::ZERO);
     }
 }

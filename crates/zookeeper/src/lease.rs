@@ -74,7 +74,8 @@ impl Lease for ZooKeeperLease {
             return Err(lost());
         }
         beaten?;
-        validity.extended(sent, ttl);
+        // The margin comes off again, so that `ttl` from now is what is left, as far as the session reaches.
+        validity.extended(sent, (ttl + self.session.tempo.margin).min(longest));
         Ok(())
     }
 

@@ -9,6 +9,8 @@ mod holds;
 mod keeper;
 mod keys;
 mod lease;
+mod link;
+mod members;
 mod probe;
 mod queue;
 mod session;

@@ -1,32 +1,42 @@
 //! What level a deployment supports.
 
 use crate::config::ZooKeeperConfig;
+use crate::members::Members;
 use crate::session::Session;
-use crate::tempo::{Ticks, is_long_enough};
-use fencelock_core::{Assumption, Capability, Guarantees, Level, Liveness, Result, Rule, Scope};
+use crate::tempo::is_long_enough;
+use fencelock_core::{Assumption, Capability, Guarantees, Level, Liveness, Rule, Scope};
 use std::time::Duration;
 
 /// What was found.
 #[derive(Clone, Debug)]
 pub(crate) struct Probe {
     session: Duration,
-    ticks: Ticks,
+    /// How long a server that is cut off may go on answering; `None` if not all of them tell.
+    lag: Option<Duration>,
+    standalone: bool,
     /// How many servers vote; `None` if they would not tell.
     voters: Option<usize>,
 }
 
 impl Probe {
-    pub(crate) async fn run(session: &Session, ticks: &Ticks) -> Self {
-        let voters = match (ticks.standalone, session.call(session.client.get_config()).await) {
-            (true, _) => Some(1),
-            (false, Ok((config, _))) => count_voters(&String::from_utf8_lossy(&config)),
-            (false, Err(_)) => None,
-        };
-        Self { session: session.tempo.session, ticks: *ticks, voters }
+    /// What is known before there is a session.
+    pub(crate) fn unasked(session: Duration, members: &Members, config: &ZooKeeperConfig) -> Self {
+        let standalone = members.is_standalone();
+        Self { session, lag: members.lag(config), standalone, voters: standalone.then_some(1) }
     }
 
-    pub(crate) fn guarantees(&self, config: &ZooKeeperConfig) -> Result<Guarantees> {
-        let servers = match (self.ticks.standalone, self.voters) {
+    pub(crate) async fn run(session: &Session, members: &Members, config: &ZooKeeperConfig) -> Self {
+        let mut probe = Self::unasked(session.tempo.session.min(members.session()), members, config);
+        if !probe.standalone
+            && let Ok((ensemble, _)) = session.call(session.client.get_config()).await
+        {
+            probe.voters = count_voters(&String::from_utf8_lossy(&ensemble));
+        }
+        probe
+    }
+
+    pub(crate) fn guarantees(&self) -> Guarantees {
+        let servers = match (self.standalone, self.voters) {
             (true, _) => "standalone".to_owned(),
             (false, Some(1)) => "1 voter".to_owned(),
             (false, Some(voters)) => format!("{voters} voters"),
@@ -46,18 +56,17 @@ impl Probe {
                 "`forceSync` is taken to be on, as it is by default, and the disks to keep what they synced: no server tells",
             ))
             .with_rule(self.voters())
-            .attest(&config.attested)
     }
 
     /// Two clients must not both be believed when a follower is cut off from its leader.
     fn session(&self) -> Rule {
         let (rule, session) = (Rule::new("zookeeper.session", Level::Leased), self.session);
-        if self.ticks.standalone {
+        if self.standalone {
             return rule.proved("a server that is alone is not cut off from a leader");
         }
-        let Some(lag) = self.ticks.lag() else {
+        let Some(lag) = self.lag else {
             return rule.unknown(
-                "the servers do not tell `tickTime` and `syncLimit`, which say how long one that is cut off goes on \
+                "not every server tells `tickTime` and `syncLimit`, which say how long one that is cut off goes on \
                  answering: allow the four-letter word `conf` (`4lw.commands.whitelist`), or set `tick_time` and `sync_limit`",
             );
         };
@@ -76,12 +85,12 @@ impl Probe {
     }
 
     fn voters(&self) -> Rule {
-        let rule = Rule::new("zookeeper.voters", Level::Replicated).attestable();
+        let rule = Rule::new("zookeeper.voters", Level::Replicated);
         match self.voters {
             Some(voters @ 3..) => rule.proved(format!("{voters} servers vote; {} may be lost", (voters - 1) / 2)),
             Some(1) => rule.refused("there is one server, and without it no lock", "run 3 or 5 servers"),
             Some(voters) => rule.refused(format!("{voters} servers vote, and none may be lost"), "run 3 or 5 servers"),
-            None => rule.unknown("the servers do not tell how many of them vote"),
+            None => rule.unknown("the servers do not tell how many of them vote").attestable(),
         }
     }
 }
@@ -97,40 +106,40 @@ fn count_voters(config: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn level(session: u64, lag: Option<(u64, u32)>, voters: Option<usize>) -> (Option<Level>, Guarantees) {
-        let ticks = Ticks {
-            tick: lag.map(|(tick, _)| Duration::from_millis(tick)),
-            sync_limit: lag.map(|(_, limit)| limit),
-            standalone: false,
-        };
-        let probe = Probe { session: Duration::from_secs(session), ticks, voters };
-        let found = probe.guarantees(&ZooKeeperConfig::new([])).unwrap();
-        (found.level(), found)
+    fn probe(session: u64, lag: Option<u64>, voters: Option<usize>) -> Probe {
+        let (session, lag) = (Duration::from_secs(session), lag.map(Duration::from_secs));
+        Probe { session, lag, standalone: false, voters }
     }
 
     #[test]
     fn levels_are_those_of_the_table() {
-        assert_eq!(level(30, Some((2_000, 5)), Some(3)).0, Some(Level::Replicated));
-        assert_eq!(level(30, Some((2_000, 5)), Some(2)).0, Some(Level::Fenced));
-        assert_eq!(level(30, Some((2_000, 5)), None).0, Some(Level::Fenced));
-        assert_eq!(level(4, Some((2_000, 5)), Some(3)).0, Some(Level::Advisory));
-        assert_eq!(level(30, None, Some(3)).0, Some(Level::Advisory));
-        let ticks = Ticks { standalone: true, ..Ticks::default() };
-        let probe = Probe { session: Duration::from_secs(4), ticks, voters: Some(1) };
-        assert_eq!(probe.guarantees(&ZooKeeperConfig::new([])).unwrap().level(), Some(Level::Fenced));
+        let level = |session, lag, voters| probe(session, lag, voters).guarantees().level();
+        assert_eq!(level(30, Some(12), Some(3)), Some(Level::Replicated));
+        assert_eq!(level(30, Some(12), Some(2)), Some(Level::Fenced));
+        assert_eq!(level(30, Some(12), None), Some(Level::Fenced));
+        assert_eq!(level(4, Some(12), Some(3)), Some(Level::Advisory));
+        assert_eq!(level(30, None, Some(3)), Some(Level::Advisory));
+        let alone = Probe { standalone: true, ..probe(4, Some(0), Some(1)) };
+        assert_eq!(alone.guarantees().level(), Some(Level::Fenced));
     }
 
     #[test]
     fn refusals_say_what_to_change() {
-        let (_, found) = level(4, Some((2_000, 5)), Some(3));
-        let e = found.require(Level::Leased).unwrap_err();
+        let e = probe(4, Some(12), Some(3)).guarantees().require(Level::Leased).unwrap_err();
         assert!(e.message().contains("12s") && e.message().contains("16s"), "{e}");
-        let (_, found) = level(30, None, Some(3));
-        let e = found.require(Level::Leased).unwrap_err();
+        let e = probe(30, None, Some(3)).guarantees().require(Level::Leased).unwrap_err();
         assert!(e.message().contains("sync_limit"), "{e}");
-        let attested = ZooKeeperConfig::new([]).with_attested(["zookeeper.session"]);
-        let probe = Probe { session: Duration::from_secs(4), ticks: Ticks::default(), voters: None };
-        assert!(probe.guarantees(&attested).is_err(), "what the margin is counted from cannot be attested");
+    }
+
+    #[test]
+    fn only_what_the_servers_would_not_say_can_be_attested() {
+        let attest = |probe: Probe, id: &str| probe.guarantees().attest([id]);
+        assert_eq!(attest(probe(30, Some(12), None), "zookeeper.voters").unwrap().level(), Some(Level::Replicated));
+        attest(probe(30, Some(12), Some(1)), "zookeeper.voters").unwrap_err();
+        attest(probe(30, Some(12), Some(2)), "zookeeper.voters").unwrap_err();
+        attest(probe(4, Some(12), Some(3)), "zookeeper.session").unwrap_err();
+        // What the margin is counted from has to be a number, and that is a setting.
+        attest(probe(30, None, Some(3)), "zookeeper.session").unwrap_err();
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! lost is found again, and with what is said below about sessions.
 
 use crate::failure::Failure;
-use crate::keys::{self, Entry};
+use crate::keys::{self, Data, Entry};
 use crate::session::Session;
 use crate::voids::Voids;
 use fencelock_core::{Claim, Error, ErrorKind, Obstacle, Result};
@@ -25,6 +25,8 @@ pub(crate) struct Place {
     pub(crate) entry: Entry,
     /// The transaction that made it: the hold's token.
     pub(crate) czxid: i64,
+    /// When it was made, by the server's clock in milliseconds.
+    pub(crate) since: i64,
 }
 
 /// Who stands before a place.
@@ -92,7 +94,7 @@ async fn create(
     parent_is_missing: bool,
 ) -> Result<(Place, Vec<Entry>), Failure> {
     let (client, prefix) = (&session.client, format!("{queue}/{}", keys::prefix(claim.id())));
-    let (data, mode) = (keys::write_data(claim), session.with_mode(CreateMode::EphemeralSequential));
+    let (data, mode) = (Data::of(claim).write(), session.with_mode(CreateMode::EphemeralSequential));
     let request = claim.request();
     // The client sends when a future is made, in that order, and the server answers in that order.
     let parent = parent_is_missing.then(|| client.create(queue, &[], &session.with_mode(CreateMode::Container)));
@@ -126,7 +128,7 @@ async fn create(
     let entries: Vec<_> = nodes.iter().filter_map(|node| Entry::parse(node)).collect();
     let node = path.rsplit('/').next().unwrap_or_default();
     let entry = Entry::parse(node).ok_or_else(|| Failure::Refused(format!("the server named a node {node}")))?;
-    Ok((Place { path, entry, czxid: stat.czxid }, entries))
+    Ok((Place { path, entry, czxid: stat.czxid, since: stat.ctime }, entries))
 }
 
 /// Of the claim's nodes keeps the first that this session owns, and deletes all
@@ -145,7 +147,7 @@ async fn keep_one(
         match session.call(session.client.check_stat(&path)).await? {
             Some(stat) if kept.is_none() && session.owns(stat.ephemeral_owner) => {
                 others.push(entry.clone());
-                kept = Some(Place { path, entry, czxid: stat.czxid });
+                kept = Some(Place { path, entry, czxid: stat.czxid, since: stat.ctime });
             }
             Some(_) => {
                 session.gone(session.client.delete(&path, None)).await?;
@@ -165,15 +167,18 @@ pub(crate) async fn wait(
     first: &Entry,
 ) -> Result<(), Failure> {
     let path = format!("{queue}/{}", before.node);
-    let (data, watcher) = match session.call(session.client.get_and_watch_data(&path)).await {
-        Ok((data, _, watcher)) => (data, watcher),
+    let (data, stat, watcher) = match session.call(session.client.get_and_watch_data(&path)).await {
+        Ok(watched) => watched,
         Err(Failure::NoNode) => return Ok(()),
         Err(e) => return Err(e),
     };
-    let holder = if before.order(first) == Ordering::Equal {
-        Some(keys::read_data(&data).0)
+    let data = Data::read(&data);
+    let holder = if before.is_closure() || first.is_closure() {
+        None
+    } else if before.order(first) == Ordering::Equal {
+        Some(data.holder)
     } else {
-        holder(session, queue, first).await
+        self::before(session, queue, first, 0).await.holder
     };
     claim.met(Obstacle::Held(holder.map(Into::into)));
     let safety = SAFETY + SAFETY.mul_f64(fastrand::f64() / 2.0);
@@ -184,15 +189,40 @@ pub(crate) async fn wait(
             Ok(())
         }
         () = session.until_ended() => Err(Failure::Unknown("the session has ended".to_owned())),
+        opened = reopen(session, &path, stat.czxid, data.delay), if before.is_closure() => opened,
         () = tokio::time::sleep(safety) => Ok(()),
     }
 }
 
-/// Who made an entry, if that is to be had.
-pub(crate) async fn holder(session: &Session, queue: &str, entry: &Entry) -> Option<String> {
-    let path = format!("{queue}/{}", entry.node);
-    let (data, _) = session.call(session.client.get_data(&path)).await.ok()?;
-    Some(keys::read_data(&data).0)
+/// Opens a closed queue once the lock delay has passed since now, which is later
+/// than when it was closed: the servers' own time for it may be longer.
+pub(crate) async fn reopen(session: &Session, path: &str, czxid: i64, delay: Duration) -> Result<(), Failure> {
+    tokio::time::sleep(delay + delay / 50).await;
+    if session.call(session.client.check_stat(path)).await?.is_some_and(|stat| stat.czxid == czxid) {
+        session.gone(session.client.delete(path, None)).await?;
+    }
+    Ok(())
+}
+
+/// What stands in the way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Before {
+    /// Who holds the lock, if that is to be had.
+    pub(crate) holder: Option<String>,
+    /// What is left of a lock delay, by the servers' clock.
+    pub(crate) closed_for: Option<Duration>,
+}
+
+/// What the first entry says, at `now` by the servers' clock.
+pub(crate) async fn before(session: &Session, queue: &str, first: &Entry, now: i64) -> Before {
+    let path = format!("{queue}/{}", first.node);
+    let Ok((data, stat)) = session.call(session.client.get_data(&path)).await else { return Before::default() };
+    let data = Data::read(&data);
+    if !first.is_closure() {
+        return Before { holder: Some(data.holder), closed_for: None };
+    }
+    let gone_by = Duration::from_millis(u64::try_from(now.saturating_sub(stat.ctime)).unwrap_or_default());
+    Before { holder: None, closed_for: Some(data.delay.saturating_sub(gone_by)) }
 }
 
 #[cfg(test)]

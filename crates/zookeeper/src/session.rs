@@ -1,13 +1,16 @@
 //! One session at the servers, and what is asked in it.
 
-use crate::config::{Access, ZooKeeperConfig, invalid};
+use crate::config::{Access, ZooKeeperConfig};
 use crate::failure::{Failure, answer};
 use crate::holds::{Holds, ago};
 use crate::keys::{Entry, Keys, LAYOUT};
-use crate::tempo::{Tempo, Ticks};
-use fencelock_core::{ClaimId, Clock, Error, ErrorKind, Moment, Result};
-use std::sync::Arc;
+use crate::link::{self, Purpose};
+use crate::members::Members;
+use crate::probe::Probe;
+use crate::tempo::Tempo;
+use fencelock_core::{ClaimId, Clock, Error, ErrorKind, Guarantees, Moment, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, SessionState};
@@ -26,38 +29,60 @@ pub(crate) struct Session {
     pub(crate) keys: Keys,
     pub(crate) tempo: Tempo,
     pub(crate) holds: Holds,
-    id: i64,
-    limit: Duration,
+    pub(crate) id: i64,
+    config: ZooKeeperConfig,
     acls: Acls<'static>,
     clock: Clock,
     /// When the last heartbeat left that was answered.
     proved: AtomicU64,
     /// Whether heartbeats write, since the servers cannot tell otherwise.
     by_writing: AtomicBool,
+    /// How many heartbeats have written: no two of them share a node.
+    written: AtomicU64,
+    known: Mutex<Known>,
     ended: watch::Sender<bool>,
 }
 
+/// What is known of the servers.
+#[derive(Clone, Debug)]
+struct Known {
+    members: Members,
+    guarantees: Arc<Guarantees>,
+}
+
 impl Session {
-    /// Opens a session, makes what is missing under the root, and checks the layout.
-    pub(crate) async fn open(config: &ZooKeeperConfig, ticks: &Ticks) -> Result<Arc<Self>> {
+    /// Opens a session, makes what is missing under the root, checks the layout
+    /// and probes the deployment. What is known of servers from `before` counts where they do not answer now.
+    pub(crate) async fn open(config: &ZooKeeperConfig, before: Option<&Self>) -> Result<Arc<Self>> {
+        match tokio::time::timeout(config.connect_timeout, Self::opened(config, before)).await {
+            Ok(opened) => opened,
+            Err(_) => Err(unavailable(format!("no session in {:?}", config.connect_timeout))),
+        }
+    }
+
+    async fn opened(config: &ZooKeeperConfig, before: Option<&Self>) -> Result<Arc<Self>> {
+        let known = before.map(|before| before.known().members.clone()).unwrap_or_default();
+        let members = Members::ask(config, &known).await?;
+        let (lag, asked) = (members.lag(config), members.session());
+        let silence = Tempo::new(asked, lag).silence();
         let (clock, keys) = (Clock::system(), Keys::under(config.root.as_str()));
         let sent = clock.now();
-        let connecting = connect(config, ticks);
-        let Ok(client) = tokio::time::timeout(config.connect_timeout, connecting).await else {
-            return Err(unavailable(format!("no session in {:?}", config.connect_timeout)));
-        };
-        let client = client?;
+        let client = link::open(config, &members.cluster(), asked, Purpose::Keep { silence }).await?;
+        let tempo = Tempo::new(client.session_timeout().min(asked), lag);
+        let found = Probe::unasked(tempo.session, &members, config).guarantees();
         let session = Arc::new(Self {
-            tempo: Tempo::new(client.session_timeout(), ticks),
+            tempo,
             id: client.session_id().0,
             client,
             keys,
             holds: Holds::default(),
-            limit: config.request_timeout,
+            config: config.clone(),
             acls: if config.access() == Access::Creator { Acls::creator_all() } else { Acls::anyone_all() },
             clock,
             proved: AtomicU64::new(sent.as_nanos()),
             by_writing: AtomicBool::new(false),
+            written: AtomicU64::new(0),
+            known: Mutex::new(Known { members, guarantees: Arc::new(found) }),
             ended: watch::Sender::new(false),
         });
         session.settle().await?;
@@ -65,8 +90,52 @@ impl Session {
         if session.fresh(Duration::ZERO).await.is_err() {
             session.fresh(Duration::ZERO).await?;
         }
-        tokio::spawn(crate::keeper::keep(Arc::downgrade(&session)));
+        let members = session.known().members.clone();
+        let guarantees = Probe::run(&session, &members, config).await.guarantees();
+        session.known().guarantees = Arc::new(match before {
+            None => guarantees.attest(&config.attested)?,
+            Some(_) => guarantees.attest_again(&config.attested),
+        });
+        tokio::spawn(crate::keeper::keep(&session));
         Ok(session)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn guarantees(&self) -> Arc<Guarantees> {
+        Arc::clone(&self.known().guarantees)
+    }
+
+    /// Asks the servers anew. A session that one of them would shorten, or that
+    /// one of them may answer in for longer than was thought, ends.
+    pub(crate) async fn probe(&self) -> Result<Arc<Guarantees>> {
+        let before = self.known().members.clone();
+        let members = Members::ask(&self.config, &before).await?;
+        let (session, lag) = (members.session().min(self.tempo.session), members.lag(&self.config));
+        if Tempo::new(session, lag).usable() < self.tempo.usable() {
+            self.end("a server gives less time, or may lag for longer, than was known");
+        }
+        let found = Probe::run(self, &members, &self.config).await.guarantees().attest_again(&self.config.attested);
+        let guarantees = Arc::new(found);
+        *self.known() = Known { members, guarantees: Arc::clone(&guarantees) };
+        Ok(guarantees)
+    }
+
+    /// A session that nobody keeps alive and that the servers end `after` it was opened, or somewhat later.
+    pub(crate) async fn open_brief(&self, after: Duration) -> Result<Client> {
+        let servers = self.known().members.cluster();
+        let opening = link::open(&self.config, &servers, after, Purpose::Leave);
+        let client = match tokio::time::timeout(self.config.connect_timeout, opening).await {
+            Ok(opened) => opened?,
+            Err(_) => return Err(unavailable(format!("no session in {:?}", self.config.connect_timeout))),
+        };
+        if client.session_timeout() < after {
+            let given = client.session_timeout();
+            return Err(unavailable(format!("the servers end a session after {given:?}, {after:?} was asked for")));
+        }
+        Ok(client)
     }
 
     /// Checks the layout and makes the node that shows that the session lives.
@@ -120,6 +189,10 @@ impl Session {
         mode.with_acls(self.acls)
     }
 
+    fn limit(&self) -> Duration {
+        self.config.request_timeout
+    }
+
     pub(crate) fn owns(&self, owner: i64) -> bool {
         owner == self.id
     }
@@ -129,7 +202,7 @@ impl Session {
         &self,
         request: impl Future<Output = Result<T, zookeeper_client::Error>>,
     ) -> Result<T, Failure> {
-        answer(self.limit, request).await
+        answer(self.limit(), request).await
     }
 
     /// A deletion, for which it is all one who deleted it; true if it was this request.
@@ -158,9 +231,9 @@ impl Session {
                 }
             }
         };
-        match tokio::time::timeout(self.limit, connected).await {
+        match tokio::time::timeout(self.limit(), connected).await {
             Ok(state) => state,
-            Err(_) => Err(Failure::Unknown(format!("not connected for {:?}", self.limit))),
+            Err(_) => Err(Failure::Unknown(format!("not connected for {:?}", self.limit()))),
         }
     }
 
@@ -213,7 +286,9 @@ impl Session {
                     "the server does not list a session's nodes; asked by writing from now on".to_owned(),
                 ))
             }
-            Err(e) => Err(e.into()),
+            // Nothing that was asked for, so no answer to whoever sends a heartbeat on the way.
+            Err(e @ zookeeper_client::Error::NoAuth) => Err(Failure::Denied(e.to_string())),
+            Err(e) => Err(Failure::Unknown(format!("heartbeat: {e}"))),
         }
     }
 
@@ -225,14 +300,16 @@ impl Session {
 
     /// Makes a node and looks whose it is, for servers that have no such list (before 3.6, and compatible ones).
     async fn is_mine_by_writing(&self) -> Result<bool, zookeeper_client::Error> {
-        let proof = format!("{}-proof", self.keys.session(self.id));
+        let proof = format!("{}-{}", self.keys.session(self.id), self.written.fetch_add(1, Ordering::SeqCst));
         let mode = self.with_mode(CreateMode::Ephemeral);
-        // What an answer that was lost has left would be in the way.
-        let before = self.client.delete(&proof, None);
         let creation = self.client.create(&proof, &[], &mode);
-        let after = self.client.delete(&proof, None);
-        let (_, created, _) = tokio::join!(before, creation, after);
-        created.map(|(stat, _)| self.owns(stat.ephemeral_owner))
+        let deletion = self.client.delete(&proof, None);
+        match tokio::join!(creation, deletion).0 {
+            Ok((stat, _)) => Ok(self.owns(stat.ephemeral_owner)),
+            // Its parent is gone, and the session's own node with it.
+            Err(zookeeper_client::Error::NoNode) => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     /// How long ago the last heartbeat left that was answered.
@@ -250,9 +327,9 @@ impl Session {
         if self.age() <= at_most {
             return Ok(());
         }
-        match tokio::time::timeout(self.limit, self.beat()).await {
+        match tokio::time::timeout(self.limit(), self.beat()).await {
             Ok(beaten) => beaten,
-            Err(_) => Err(Failure::Unknown(format!("no answer in {:?}", self.limit))),
+            Err(_) => Err(Failure::Unknown(format!("no answer in {:?}", self.limit()))),
         }
     }
 
@@ -286,38 +363,4 @@ fn entries(listed: Result<Vec<String>, Failure>) -> Result<Vec<Entry>, Failure> 
 
 fn unavailable(message: String) -> Error {
     Error::new(ErrorKind::Unavailable, message)
-}
-
-async fn connect(config: &ZooKeeperConfig, ticks: &Ticks) -> Result<Client> {
-    let expected = Tempo::new(config.session, ticks);
-    let mut connector = Client::connector()
-        .with_session_timeout(config.session)
-        .with_connection_timeout(expected.silence().max(Duration::from_millis(8)));
-    if let Some((user, password)) = &config.user {
-        connector = connector.with_auth("digest", format!("{user}:{}", password.reveal()).as_bytes());
-    }
-    let connected = match &config.tls {
-        None => connector.connect(&config.cluster()).await,
-        #[cfg(feature = "tls")]
-        Some(tls) => connector.with_tls(options(tls)?).secure_connect(&config.cluster()).await,
-        #[cfg(not(feature = "tls"))]
-        Some(_) => return Err(invalid("TLS needs the cargo feature `tls`")),
-    };
-    connected.map_err(|e| match e {
-        zookeeper_client::Error::AuthFailed => Error::new(ErrorKind::Denied, e.to_string()),
-        zookeeper_client::Error::BadArguments(_) => invalid(e.to_string()),
-        e => unavailable(format!("no session: {e}")),
-    })
-}
-
-#[cfg(feature = "tls")]
-fn options(tls: &crate::config::Tls) -> Result<zookeeper_client::TlsOptions> {
-    let read =
-        |path: &std::path::Path| std::fs::read_to_string(path).map_err(|e| invalid(format!("{}: {e}", path.display())));
-    let bad = |e: zookeeper_client::Error| invalid(format!("TLS: {e}"));
-    let mut options = zookeeper_client::TlsOptions::new().with_pem_ca(&read(&tls.ca)?).map_err(bad)?;
-    if let Some((cert, key)) = &tls.identity {
-        options = options.with_pem_identity(&read(cert)?, &read(key)?).map_err(bad)?;
-    }
-    Ok(options)
 }

@@ -37,8 +37,8 @@ pub(crate) struct Tempo {
 impl Tempo {
     /// A session that would be left with less than a quarter of itself is not
     /// shortened: it would be lost between two heartbeats. It is advisory then.
-    pub(crate) fn new(session: Duration, ticks: &Ticks) -> Self {
-        let margin = ticks.lag().filter(|lag| is_long_enough(session, *lag)).unwrap_or_default();
+    pub(crate) fn new(session: Duration, lag: Option<Duration>) -> Self {
+        let margin = lag.filter(|lag| is_long_enough(session, *lag)).unwrap_or_default();
         Self { session, margin }
     }
 
@@ -50,6 +50,11 @@ impl Tempo {
     /// From one heartbeat to the next.
     pub(crate) fn interval(&self) -> Duration {
         self.usable() / 3
+    }
+
+    /// How old the last heartbeat may be when a lock is granted, so that the holder has some time of it.
+    pub(crate) fn fresh(&self) -> Duration {
+        self.usable() / 4
     }
 
     /// How long a heartbeat may take before contact counts as broken.
@@ -80,11 +85,11 @@ mod tests {
 
     #[test]
     fn a_long_session_is_shortened_and_a_short_one_is_not() {
-        let long = Tempo::new(SECOND * 30, &ticks(2, 5));
+        let long = Tempo::new(SECOND * 30, ticks(2, 5).lag());
         assert_eq!((long.margin, long.interval()), (SECOND * 12, SECOND * 6));
-        assert_eq!(Tempo::new(SECOND * 15, &ticks(2, 5)).margin, Duration::ZERO);
-        assert_eq!(Tempo::new(SECOND * 16, &ticks(2, 5)).margin, SECOND * 12);
-        assert_eq!(Tempo::new(SECOND * 4, &ticks(2, 5)).interval(), SECOND * 4 / 3);
+        assert_eq!(Tempo::new(SECOND * 15, ticks(2, 5).lag()).margin, Duration::ZERO);
+        assert_eq!(Tempo::new(SECOND * 16, ticks(2, 5).lag()).margin, SECOND * 12);
+        assert_eq!(Tempo::new(SECOND * 4, ticks(2, 5).lag()).interval(), SECOND * 4 / 3);
     }
 
     #[test]

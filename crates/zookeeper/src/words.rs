@@ -1,90 +1,74 @@
 //! The four-letter words: what a server says of itself on its client port, in plain text.
 
-use crate::config::ZooKeeperConfig;
 use crate::tempo::Ticks;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 
-/// How long all servers together may take to answer.
-const LIMIT: Duration = Duration::from_secs(1);
 /// Nobody says more than this of himself.
 const LONGEST: u64 = 64 * 1024;
 
-/// Asks all servers at once. What none of them tells is taken from the configuration.
-pub(crate) async fn ticks(config: &ZooKeeperConfig) -> Ticks {
-    let mut told = Vec::new();
-    // With TLS the words would have to be asked through it; servers there are configured by hand.
-    if config.tls.is_none() {
-        let mut asking = JoinSet::new();
-        for address in config.addresses() {
-            asking.spawn(async move {
-                let answers = async { tokio::join!(ask(&address, "srvr"), ask(&address, "conf")) };
-                let (srvr, conf) = tokio::time::timeout(LIMIT, answers).await.unwrap_or_default();
-                read(&srvr.unwrap_or_default(), &conf.unwrap_or_default())
-            });
-        }
-        told = asking.join_all().await.into_iter().flatten().collect();
+/// What one server says of itself. Each part may be missing: most words have to be allowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Words {
+    pub(crate) ticks: Ticks,
+    /// It answers, and serves nobody yet.
+    pub(crate) not_yet: bool,
+    /// The least and the most that it gives a session.
+    pub(crate) bounds: Option<(Duration, Duration)>,
+}
+
+/// Asks one server.
+///
+/// # Errors
+/// If there is no connection.
+pub(crate) async fn ask(address: SocketAddr) -> std::io::Result<Words> {
+    let (srvr, conf) = tokio::join!(word(address, "srvr"), word(address, "conf"));
+    // A server that does not like the words may close the connection on them.
+    Ok(read(&srvr?, &conf.unwrap_or_default()))
+}
+
+async fn word(address: SocketAddr, word: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    let mut answer = Vec::new();
+    if stream.write_all(word.as_bytes()).await.is_ok() {
+        let _ = stream.take(LONGEST).read_to_end(&mut answer).await;
     }
-    together(&told, config)
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-async fn ask((host, port): &(String, u16), word: &str) -> Option<String> {
-    let mut stream = TcpStream::connect((host.as_str(), *port)).await.ok()?;
-    stream.write_all(word.as_bytes()).await.ok()?;
-    let mut answer = String::new();
-    stream.take(LONGEST).read_to_string(&mut answer).await.ok()?;
-    Some(answer)
-}
-
-/// What one server told; `None` if it did not answer.
-fn read(srvr: &str, conf: &str) -> Option<Ticks> {
-    let standalone = value(srvr, "Mode:")?.trim() == "standalone";
-    let tick = value(conf, "tickTime=").and_then(|millis| millis.trim().parse().ok()).map(Duration::from_millis);
-    let sync_limit = value(conf, "syncLimit=").and_then(|ticks| ticks.trim().parse().ok());
-    Some(Ticks { tick, sync_limit, standalone })
+fn read(srvr: &str, conf: &str) -> Words {
+    let millis = |key: &str| value(conf, key).and_then(|v| v.trim().parse().ok()).map(Duration::from_millis);
+    Words {
+        ticks: Ticks {
+            tick: millis("tickTime="),
+            sync_limit: value(conf, "syncLimit=").and_then(|ticks| ticks.trim().parse().ok()),
+            standalone: value(srvr, "Mode:").is_some_and(|mode| mode.trim() == "standalone"),
+        },
+        not_yet: srvr.contains("not currently serving"),
+        bounds: millis("minSessionTimeout=").zip(millis("maxSessionTimeout=")),
+    }
 }
 
 fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(key))
 }
 
-/// The slowest server counts, and one that is not alone means that none is.
-fn together(told: &[Ticks], config: &ZooKeeperConfig) -> Ticks {
-    Ticks {
-        tick: told.iter().filter_map(|t| t.tick).max().or(config.tick_time),
-        sync_limit: told.iter().filter_map(|t| t.sync_limit).max().or(config.sync_limit),
-        standalone: !told.is_empty() && told.iter().all(|t| t.standalone),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const REFUSED: &str = "conf is not executed because it is not in the whitelist.\n";
-
     #[test]
-    fn what_is_told_counts_over_the_configuration() {
-        let config = ZooKeeperConfig::new([]).with_ticks(Duration::from_secs(2), 5);
-        let one = read("Zxid: 0x0\nMode: leader\n", "tickTime=200\nsyncLimit=10\n").unwrap();
-        let other = read("Mode: follower\n", "tickTime=300\nsyncLimit=4\n").unwrap();
-        let silent = read("Mode: follower\n", REFUSED).unwrap();
-        let all = together(&[one, other, silent], &config);
-        assert_eq!(all.lag(), Some(Duration::from_millis(3_300)));
-        assert_eq!(together(&[silent], &config).lag(), Some(Duration::from_secs(12)));
-        assert_eq!(together(&[], &config).lag(), Some(Duration::from_secs(12)));
-        assert_eq!(together(&[silent], &ZooKeeperConfig::new([])).lag(), None);
-    }
-
-    #[test]
-    fn alone_is_who_says_so() {
-        let alone = read("Mode: standalone\n", REFUSED).unwrap();
-        let config = ZooKeeperConfig::new([]);
-        assert_eq!(together(&[alone], &config).lag(), Some(Duration::ZERO));
-        let follower = read("Mode: follower\n", REFUSED).unwrap();
-        assert_eq!(together(&[alone, follower], &config).lag(), None);
-        assert!(read("This ZooKeeper instance is not currently serving requests\n", "").is_none());
+    fn what_is_said_is_read_and_what_is_not_is_missing() {
+        let conf = "clientPort=1\ntickTime=200\nminSessionTimeout=400\nmaxSessionTimeout=4000\nsyncLimit=10\n";
+        let words = read("Zxid: 0x0\nMode: leader\n", conf);
+        assert_eq!(words.ticks.lag(), Some(Duration::from_millis(2_200)));
+        assert_eq!(words.bounds, Some((Duration::from_millis(400), Duration::from_secs(4))));
+        assert!(!words.not_yet);
+        let refused = read("Mode: follower\n", "conf is not executed because it is not in the whitelist.\n");
+        assert_eq!(refused, Words::default());
+        assert!(read("This ZooKeeper instance is not currently serving requests\n", "").not_yet);
+        assert_eq!(read("Mode: standalone\n", "").ticks.lag(), Some(Duration::ZERO));
     }
 }
