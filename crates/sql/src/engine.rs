@@ -68,12 +68,14 @@ impl SqlLock {
     /// `InvalidConfig` if a setting or the shape of a table is wrong, or if there
     /// are no tables and they may not be made (the error has the statements that
     /// make them), `Refused` if another version of the layout is in use, `Denied`
-    /// without permission, `Unavailable` if the server did not answer.
+    /// without permission, `Unavailable` if the server did not answer, or outside
+    /// a tokio runtime.
     ///
     /// # Cancel safety
     /// Dropping the future may leave the tables created.
     #[cfg(feature = "postgres")]
     pub async fn postgres(config: crate::postgres::PostgresConfig) -> Result<Arc<Self>> {
+        fencelock_core::check_runtime()?;
         let store = crate::postgres::Store::open(config).await?;
         Ok(Self::on(Arc::<crate::postgres::Store>::clone(&store), Kind::Postgres(store)))
     }
@@ -88,6 +90,7 @@ impl SqlLock {
     /// Dropping the future may leave the tables created.
     #[cfg(feature = "mysql")]
     pub async fn mysql(config: crate::mysql::MySqlConfig) -> Result<Arc<Self>> {
+        fencelock_core::check_runtime()?;
         let store = crate::mysql::Store::open(config).await?;
         Ok(Self::on(Arc::<crate::mysql::Store>::clone(&store), Kind::MySql(store)))
     }

@@ -7,7 +7,7 @@
 
 use crate::failure::{Cause, Failure};
 use async_trait::async_trait;
-use fencelock_core::{ErrorKind, Result};
+use fencelock_core::{ErrorKind, Request, Result};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -92,6 +92,12 @@ impl<O: Opens> Pool<O> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Closes what is idle.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn forget(&self) {
+        self.idle().clear();
+    }
+
     pub(crate) fn opens(&self) -> &Arc<O> {
         &self.opens
     }
@@ -107,10 +113,33 @@ impl<O: Opens> Seat<'_, O> {
     /// The same with a statement whose second answer may mean something else:
     /// unless it `is_clear`, what came of the first is not known.
     pub(crate) async fn send_if<S: Sends<O::Connection>>(
-        mut self,
+        self,
         statement: S,
         is_clear: impl Fn(&S::Answer) -> bool + Send,
     ) -> Result<S::Answer, Failure> {
+        let (outcome, lost) = self.deliver(statement).await;
+        match (outcome, lost) {
+            (Ok(answer), Some(failure)) if !is_clear(&answer) => Err(failure),
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// The same with a statement that could take the lock. `request` is answered
+    /// only if nothing of it may still come: not after a copy that had no answer.
+    pub(crate) async fn send_for<S: Sends<O::Connection>>(
+        self,
+        request: Request,
+        statement: S,
+    ) -> Result<S::Answer, Failure> {
+        let (outcome, lost) = self.deliver(statement).await;
+        if lost.is_none() && outcome.as_ref().err().is_none_or(|failure| failure.not_done) {
+            request.answered();
+        }
+        outcome
+    }
+
+    /// What came of it, and what became of an earlier copy that had no answer.
+    async fn deliver<S: Sends<O::Connection>>(mut self, statement: S) -> (Result<S::Answer, Failure>, Option<Failure>) {
         let mut conflicts = 0;
         let mut first = None;
         loop {
@@ -123,18 +152,16 @@ impl<O: Opens> Seat<'_, O> {
                     tracing::debug!(target: "fencelock", error = %failure.error, "a connection had broken; another one");
                     match self.pool.open(self.until).await {
                         Ok(connection) => self.connection = Some(connection),
-                        Err(_) => return Err(failure),
+                        Err(_) => return (Err(failure), None),
                     }
-                    first = Some(failure);
+                    first = (!failure.not_done).then_some(failure);
                 }
-                Ok(answer) => {
-                    return match first {
-                        Some(failure) if !is_clear(&answer) => Err(failure),
-                        _ => Ok(answer),
-                    };
-                }
+                Ok(answer) => return (Ok(answer), first),
                 // Known of the second is not known of the first.
-                Err(failure) => return Err(Failure { not_done: failure.not_done && first.is_none(), ..failure }),
+                Err(failure) => {
+                    let not_done = failure.not_done && first.is_none();
+                    return (Err(Failure { not_done, ..failure }), first);
+                }
             }
         }
     }
@@ -168,5 +195,61 @@ impl<O: Opens> Drop for Seat<'_, O> {
         if let Some(connection) = self.connection.take() {
             self.pool.idle().push(connection);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fencelock_core::{Claim, LockName, Terms};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    struct Numbered(AtomicU32);
+
+    #[async_trait]
+    impl Opens for Numbered {
+        type Connection = u32;
+
+        async fn open(&self) -> Result<u32> {
+            Ok(self.0.fetch_add(1, Ordering::SeqCst))
+        }
+    }
+
+    /// Breaks the first connection, known not done or not.
+    struct Breaks(bool);
+
+    #[async_trait]
+    impl Sends<u32> for Breaks {
+        type Answer = u32;
+
+        async fn send(&self, connection: &mut u32) -> Result<u32, Failure> {
+            if *connection > 0 {
+                return Ok(*connection);
+            }
+            let failure = Failure::new(ErrorKind::Unavailable, "broken").reopen().because(Cause::Broken);
+            Err(if self.0 { failure.not_done() } else { failure })
+        }
+    }
+
+    async fn sent(not_done: bool) -> (Claim, Pool<Numbered>) {
+        let claim = Terms::new(LockName::new("a").unwrap(), Duration::from_secs(1)).mint().unwrap();
+        let pool = Pool::new(Arc::new(Numbered(AtomicU32::new(1))), 1, Some(0), Duration::from_secs(5));
+        let answer = pool.seat().await.unwrap().send_for(claim.request(), Breaks(not_done)).await;
+        assert_eq!(answer.unwrap(), 1, "sent again, on a new connection");
+        (claim, pool)
+    }
+
+    #[tokio::test]
+    async fn a_copy_without_an_answer_may_still_come() {
+        assert!(sent(false).await.0.is_unanswered());
+        assert!(!sent(true).await.0.is_unanswered(), "that one was refused");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_not_clear_is_none() {
+        let pool = Pool::new(Arc::new(Numbered(AtomicU32::new(1))), 1, Some(0), Duration::from_secs(5));
+        let failure = pool.seat().await.unwrap().send_if(Breaks(false), |_| false).await.unwrap_err();
+        assert!(!failure.not_done);
+        assert_eq!(pool.seat().await.unwrap().send_if(Breaks(false), |_| false).await.unwrap(), 1, "nothing was lost");
     }
 }

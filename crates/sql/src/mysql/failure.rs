@@ -25,11 +25,7 @@ fn of_number(number: u16) -> Failure {
             .because(Cause::Locked),
         1062 => Failure::new(Engine, "there is such a row already").not_done().because(Cause::Duplicate),
         1317 | 1969 | 3024 => Failure::new(Unavailable, "the server cancelled the statement").not_done(),
-        1290 | 1792 | 1836 => {
-            Failure::new(Unavailable, "the server takes no writes: it is a replica, or was made read-only")
-                .not_done()
-                .reopen()
-        }
+        1290 | 1792 | 1836 => read_only_server(),
         1040 | 1203 | 1226 => Failure::new(Unavailable, "the server has too many connections").not_done().reopen(),
         1044 | 1045 | 1698 | 1129 | 1130 => {
             Failure::new(Denied, "the server does not let this user in").not_done().reopen()
@@ -51,6 +47,11 @@ fn of_number(number: u16) -> Failure {
         1048 | 1264 | 1366 | 1406 => Failure::new(Engine, "a value does not fit the table").not_done(),
         _ => Failure::new(Engine, format!("the server failed with {number}")),
     }
+}
+
+pub(crate) fn read_only_server() -> Failure {
+    let message = "the server takes no writes: it is a replica, or was made read-only";
+    Failure::new(ErrorKind::Unavailable, message).not_done().reopen()
 }
 
 #[cfg(test)]

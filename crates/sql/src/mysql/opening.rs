@@ -1,7 +1,7 @@
 //! Connections that are alike: set up, verified and probed each time.
 
 use super::MySqlConfig;
-use super::failure::failure;
+use super::failure::{failure, read_only_server};
 use super::probe::Probe;
 use super::schema::Schema;
 use crate::failure::Failure;
@@ -70,8 +70,7 @@ impl Opens for Opening {
             }
         })?;
         if probe.is_read_only() {
-            let message = "the server takes no writes: it is a replica, or was made read-only";
-            return Err(Error::new(ErrorKind::Unavailable, message).with_engine("mysql"));
+            return Err(told(read_only_server()));
         }
         let found = Arc::new(probe.guarantees(&self.config)?);
         *self.guarantees.lock().unwrap_or_else(PoisonError::into_inner) = found;

@@ -13,6 +13,8 @@ pub(crate) struct Probe {
     replicas: i64,
     /// Whether this user is shown who copies.
     sees_replicas: bool,
+    /// Members of the server's group that take part in it, itself among them; 0 if it is in none.
+    online_members: i64,
 }
 
 impl Probe {
@@ -24,7 +26,13 @@ impl Probe {
         let rows = connection.fetch_all(sqlx::raw_sql(include_str!("sql/replicas.sql"))).await?;
         let Some(row) = rows.first() else { return Err(sqlx::Error::RowNotFound) };
         let (replicas, sees) = (row.try_get(0)?, row.try_get::<i64, _>(1)?);
-        Ok(Self { variables, replicas, sees_replicas: sees > 0 })
+        let mut found = Self { variables, replicas, sees_replicas: sees > 0, online_members: 0 };
+        if !found.get("group_replication_group_name").is_empty() {
+            // Not to be shown it is not to be in one.
+            let rows = connection.fetch_all(sqlx::raw_sql(include_str!("sql/members.sql"))).await.unwrap_or_default();
+            found.online_members = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+        }
+        Ok(found)
     }
 
     fn get(&self, name: &str) -> &str {
@@ -47,8 +55,13 @@ impl Probe {
         self.is_on("wsrep_on")
     }
 
+    /// Whether it is a member of a group, not only set up to be one.
     fn is_group(&self) -> bool {
-        !self.get("group_replication_group_name").is_empty()
+        self.online_members > 0
+    }
+
+    fn is_multi_primary(&self) -> bool {
+        self.is_group() && !self.is_on("group_replication_single_primary_mode")
     }
 
     pub(crate) fn guarantees(&self, config: &MySqlConfig) -> Result<Guarantees> {
@@ -117,8 +130,7 @@ impl Probe {
         let value = self.get("innodb_doublewrite");
         if matches!(value.to_ascii_lowercase().as_str(), "off" | "0" | "detect_only") {
             let reason = format!("innodb_doublewrite is {value}: a power loss may leave half a page of the table");
-            rule.refused(reason, "set innodb_doublewrite = ON, or attest it where the file system writes pages whole")
-                .attestable()
+            rule.refused(reason, "set innodb_doublewrite = ON")
         } else {
             rule.proved(format!("innodb_doublewrite is {value}"))
         }
@@ -150,8 +162,13 @@ impl Probe {
     }
 
     fn replicas(&self) -> Rule {
-        let rule = Rule::new("mysql.replicas", Level::Leased).attestable();
-        if self.is_group() {
+        let rule = Rule::new("mysql.replicas", Level::Leased);
+        if self.is_multi_primary() {
+            rule.refused(
+                "members of a group with several primaries do not lock rows for each other: two grant until one of them fails to certify",
+                "set group_replication_single_primary_mode = ON",
+            )
+        } else if self.is_group() {
             rule.proved("a group agrees on what it commits")
         } else if !self.is_on("log_bin") {
             rule.proved("without a binary log nobody copies from this server")
@@ -163,13 +180,13 @@ impl Probe {
         } else if self.sees_replicas {
             rule.proved("no replica is connected")
         } else {
-            rule.unknown("this user is not shown whether there are replicas: grant it PROCESS")
+            rule.unknown("this user is not shown whether there are replicas: grant it PROCESS").attestable()
         }
     }
 
     fn failover(&self) -> Rule {
         let rule = Rule::new("mysql.failover", Level::Replicated);
-        if self.is_group() && !self.is_galera() {
+        if self.is_group() && !self.is_multi_primary() && !self.is_galera() {
             rule.unknown(
                 "nobody can probe that there is one primary at a time, with consistency BEFORE_ON_PRIMARY_FAILOVER",
             )
@@ -194,7 +211,7 @@ mod tests {
             ("read_only", "OFF"),
         ];
         let variables = durable.iter().chain(changes).map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        Probe { variables, replicas, sees_replicas: true }
+        Probe { variables, replicas, sees_replicas: true, online_members: 0 }
     }
 
     fn level(changes: &[(&str, &str)], replicas: i64) -> Option<Level> {
@@ -223,7 +240,17 @@ mod tests {
 
     #[test]
     fn a_group_is_fenced_and_replicated_if_attested() {
-        let group = probe(&[("group_replication_group_name", "g"), ("log_bin", "ON"), ("sync_binlog", "1")], 2);
+        let set_up = [
+            ("group_replication_group_name", "g"),
+            ("group_replication_single_primary_mode", "ON"),
+            ("log_bin", "ON"),
+            ("sync_binlog", "1"),
+        ];
+        let group = Probe { online_members: 3, ..probe(&set_up, 2) };
+        assert_eq!(level(&set_up, 2), Some(Level::Advisory), "set up, and not a member");
+        let several = [set_up[0], ("group_replication_single_primary_mode", "OFF"), set_up[2], set_up[3]];
+        let several = Probe { online_members: 3, ..probe(&several, 2) };
+        assert_eq!(several.guarantees(&MySqlConfig::new("h", "d")).unwrap().level(), Some(Level::Advisory));
         let config = MySqlConfig::new("h", "d").with_attested(["mysql.failover"]);
         assert_eq!(group.guarantees(&MySqlConfig::new("h", "d")).unwrap().level(), Some(Level::Fenced));
         assert_eq!(group.guarantees(&config).unwrap().level(), Some(Level::Replicated));

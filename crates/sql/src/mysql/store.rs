@@ -1,7 +1,7 @@
 //! The statements on the lock table.
 
 use super::MySqlConfig;
-use super::failure::failure;
+use super::failure::{failure, read_only_server};
 use super::opening::Opening;
 use super::renew::Renewer;
 use super::statement::{Asks, Statement, Value};
@@ -60,7 +60,7 @@ impl Store {
         let renewals = Renewals::new(Renewer::new(Pool::new(Arc::clone(&opening), 1, None, limit)));
         let commands = Pool::new(Arc::clone(&opening), server.connections, Some(first), limit);
         let sql = |text| opening.schema.statement(text);
-        let names: Vec<_> = (2..2 + ROWS).map(|n| format!("${n}")).collect();
+        let names: Vec<_> = (3..3 + ROWS).map(|n| format!("${n}")).collect();
         let statements = Statements {
             acquire: sql(include_str!("sql/acquire.sql")),
             insert: sql(include_str!("sql/insert.sql")),
@@ -117,10 +117,8 @@ impl Store {
         values: Vec<Value<'_>>,
     ) -> Result<Took, Failure> {
         let sent_at = claim.now();
-        let request = claim.request();
-        match seat.send(statement.with(values)).await {
+        match seat.send_for(claim.request(), statement.with(values)).await {
             Ok(done) => {
-                request.answered();
                 let token = done.last_insert_id();
                 Ok(match (done.rows_affected(), token) {
                     (0, _) => Took::NoRow,
@@ -128,16 +126,11 @@ impl Store {
                     _ => Took::Lock(sent_at, FencingToken::new(token)),
                 })
             }
-            Err(failure) => {
-                if failure.not_done {
-                    request.answered();
-                }
-                match failure.cause {
-                    Cause::Duplicate => Ok(Took::Not),
-                    Cause::Locked => Ok(Took::Locked),
-                    _ => Err(failure),
-                }
-            }
+            Err(failure) => match failure.cause {
+                Cause::Duplicate => Ok(Took::Not),
+                Cause::Locked => Ok(Took::Locked),
+                _ => Err(failure),
+            },
         }
     }
 }
@@ -201,6 +194,12 @@ impl LockTable for Store {
         let id = claim.id().to_bytes();
         let values = vec![Value::Bytes(claim.name().as_str().as_bytes()), Value::Bytes(&id)];
         let rows = self.rows("look", &self.statements.look, values).await?;
+        let read_only = rows.first().map_or(Ok(0), |row| row.try_get::<i64, _>("read_only"));
+        if read_only.map_err(|e| failure(e).at("mysql", "look"))? != 0 {
+            // The next one goes to whoever has taken over.
+            self.commands.forget();
+            return Err(read_only_server().at("mysql", "look").into());
+        }
         outcome(&rows, claim).map_err(|e| failure(e).at("mysql", "look").into())
     }
 
@@ -268,7 +267,7 @@ impl LockTable for Store {
         tokio::time::sleep(self.opening.config.server.request_timeout).await;
         let mut dropped = 0;
         for names in names.chunks(ROWS) {
-            let mut values = vec![Value::Number(idle)];
+            let mut values = vec![Value::Number(idle), Value::Number(newest)];
             values.extend((0..ROWS).filter_map(|n| names.get(n).or(names.last())).map(|name| Value::Bytes(name)));
             dropped += self.run("purge", &self.statements.purge, values).await?.rows_affected();
         }

@@ -17,6 +17,10 @@ use tokio::sync::{Notify, watch};
 /// What lies between attempts to listen again, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
+/// After how long without a notice the server is asked whether it is still there:
+/// a connection that was cut without a word looks like one where nothing happens.
+const QUIET: Duration = Duration::from_secs(30);
+
 /// The ears of one client.
 pub(crate) struct Ears {
     options: PgConnectOptions,
@@ -98,6 +102,13 @@ impl Ears {
     }
 }
 
+/// Whether the server is still there; what it tells meanwhile is kept.
+async fn answers(listener: &mut PgListener, limit: Duration) -> bool {
+    use sqlx::Executor as _;
+    let asked = tokio::time::timeout(limit, listener.execute(sqlx::raw_sql("SELECT 1")));
+    matches!(asked.await, Ok(Ok(_)))
+}
+
 /// Listens until the ears are gone.
 async fn tend(ears: Weak<Ears>) {
     let mut pause = PAUSES.0;
@@ -109,9 +120,16 @@ async fn tend(ears: Weak<Ears>) {
                 pause = PAUSES.0;
                 here.listening.send_replace(true);
                 here.heard_of_all();
+                let limit = here.limit;
                 drop(here);
                 // Anything but a notice is a break, after which notices are lost.
-                while let Ok(Some(notice)) = listener.try_recv().await {
+                loop {
+                    let notice = match tokio::time::timeout(QUIET, listener.try_recv()).await {
+                        Ok(Ok(Some(notice))) => notice,
+                        Ok(_) => break,
+                        Err(_) if answers(&mut listener, limit).await => continue,
+                        Err(_) => break,
+                    };
                     let Some(here) = ears.upgrade() else { return };
                     here.heard(notice.payload());
                 }

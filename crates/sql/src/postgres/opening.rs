@@ -112,7 +112,7 @@ async fn set_up(connection: &mut PgConnection, config: &PostgresConfig, pooled: 
     let (limit, wait) = (config.server.request_timeout.as_millis(), LOCK_WAIT.as_millis());
     let sql = format!(
         "SET statement_timeout = {limit}; SET lock_timeout = {wait}; SET default_transaction_isolation = 'read committed'; \
-         SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'; \
+         SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') <> 'remote_apply'; \
          SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'"
     );
     connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.map(drop).map_err(failure)

@@ -17,6 +17,8 @@ pub(crate) struct Probe {
     synchronous_names: String,
     standbys: i64,
     synchronous_standbys: i64,
+    /// Slots for standbys that are not connected.
+    absent_standbys: i64,
     /// Whether this user is shown the state of standbys.
     sees_standbys: bool,
     pooled: bool,
@@ -36,7 +38,8 @@ impl Probe {
             synchronous_names: row.try_get(6)?,
             standbys: row.try_get(7)?,
             synchronous_standbys: row.try_get(8)?,
-            sees_standbys: row.try_get(9)?,
+            absent_standbys: row.try_get(9)?,
+            sees_standbys: row.try_get(10)?,
             pooled,
         })
     }
@@ -52,9 +55,11 @@ impl Probe {
             self.version.split_whitespace().next().unwrap_or_default(),
             self.fsync,
             self.synchronous_commit,
-            match self.standbys {
-                0 => "no standby".to_owned(),
-                all => format!("{all} standbys, {} of them synchronous", self.synchronous_standbys),
+            match (self.standbys, self.sees_standbys) {
+                (0, true) => "no standby".to_owned(),
+                (0, false) => "no standby that this user is shown".to_owned(),
+                (all, true) => format!("{all} standbys, {} of them synchronous", self.synchronous_standbys),
+                (all, false) => format!("{all} standbys"),
             },
         );
         let mut found = Guarantees::of("postgres", deployment, Scope::Network, Liveness::Lease)
@@ -99,7 +104,7 @@ impl Probe {
         on("postgres.full_page_writes", "full_page_writes", &self.full_page_writes, harm)
     }
 
-    /// Off is mended in sessions of our own, which behind a pooler there are none of.
+    /// Anything less than on is mended in sessions of our own, which behind a pooler there are none of.
     fn synchronous_commit(&self) -> Rule {
         let rule = Rule::new("postgres.synchronous_commit", Level::Leased);
         if self.synchronous_commit == "off" {
@@ -112,29 +117,39 @@ impl Probe {
         }
     }
 
-    /// Whether a grant waits until a standby has it.
+    /// Whether a grant waits until a standby has it on its disk.
     fn is_synchronous(&self) -> bool {
-        !self.synchronous_names.is_empty() && !matches!(self.synchronous_commit.as_str(), "off" | "local")
+        !self.synchronous_names.is_empty() && matches!(self.synchronous_commit.as_str(), "on" | "remote_apply")
     }
 
     fn standbys(&self) -> Rule {
-        let rule = Rule::new("postgres.standbys", Level::Leased).attestable();
-        if self.is_synchronous() && self.synchronous_standbys < self.standbys {
+        let rule = Rule::new("postgres.standbys", Level::Leased);
+        if self.standbys > 0 && !self.sees_standbys {
+            rule.unknown(
+                "there are standbys, and this user is not shown whether they are synchronous: grant it pg_monitor",
+            )
+            .attestable()
+        } else if self.is_synchronous() && self.synchronous_standbys < self.standbys {
             rule.refused(
                 "some standbys are asynchronous: one that is promoted may lack locks that are held",
-                "let every standby that may be promoted be synchronous",
+                "let every standby be synchronous, in synchronous_standby_names",
+            )
+        } else if self.is_synchronous() && self.absent_standbys > 0 {
+            rule.refused(
+                "a replication slot is kept for a standby that is away: promoted as it is, it may lack locks that are held",
+                "bring the standby back, or drop its slot",
             )
         } else if self.is_synchronous() {
             rule.proved("what is acknowledged is on a synchronous standby")
-        } else if self.standbys > 0 {
+        } else if self.standbys > 0 || self.absent_standbys > 0 {
             rule.refused(
                 "a standby that is promoted may lack locks that are held, since it is asynchronous",
                 "make it synchronous (synchronous_standby_names), or use etcd or ZooKeeper",
             )
         } else if self.sees_standbys {
-            rule.proved("no standby is connected")
+            rule.proved("no standby is connected, and none has a slot")
         } else {
-            rule.unknown("this user is not shown whether there are standbys: grant it pg_monitor")
+            rule.unknown("this user is not shown whether there are standbys: grant it pg_monitor").attestable()
         }
     }
 
@@ -176,6 +191,7 @@ mod tests {
             synchronous_names: String::new(),
             standbys: 0,
             synchronous_standbys: 0,
+            absent_standbys: 0,
             sees_standbys: true,
             pooled: false,
         }
@@ -193,6 +209,7 @@ mod tests {
         assert_eq!(level(&Probe { full_page_writes: "off".into(), ..durable() }), Some(Level::Advisory));
         assert_eq!(level(&Probe { standbys: 1, ..durable() }), Some(Level::Advisory));
         assert_eq!(level(&Probe { sees_standbys: false, ..durable() }), Some(Level::Advisory));
+        assert_eq!(level(&Probe { absent_standbys: 1, ..durable() }), Some(Level::Advisory));
         assert_eq!(level(&Probe { in_recovery: true, ..durable() }), None);
         assert_eq!(level(&Probe { pooled: true, ..durable() }), Some(Level::Fenced));
     }
@@ -207,6 +224,26 @@ mod tests {
         assert_eq!(attested.level(), Some(Level::Replicated));
         assert!(durable().guarantees(&config).is_err(), "one server cannot be attested to be two");
         assert_eq!(level(&Probe { standbys: 2, ..strict.clone() }), Some(Level::Advisory));
-        assert_eq!(level(&Probe { synchronous_commit: "local".into(), ..strict }), Some(Level::Advisory));
+        assert_eq!(level(&Probe { absent_standbys: 1, ..strict.clone() }), Some(Level::Advisory));
+        assert_eq!(level(&Probe { synchronous_commit: "local".into(), ..strict.clone() }), Some(Level::Advisory));
+        assert_eq!(
+            level(&Probe { synchronous_commit: "remote_write".into(), ..strict.clone() }),
+            Some(Level::Advisory)
+        );
+        let hidden = Probe { sees_standbys: false, synchronous_standbys: 0, ..strict };
+        assert!(
+            hidden
+                .guarantees(&PostgresConfig::new("h", "d"))
+                .unwrap()
+                .rule_is("postgres.standbys", RuleOutcome::Unknown)
+        );
+    }
+
+    #[test]
+    fn what_the_server_disproved_cannot_be_attested() {
+        let config = PostgresConfig::new("h", "d").with_attested(["postgres.standbys"]);
+        assert!(Probe { standbys: 1, ..durable() }.guarantees(&config).is_err());
+        let blind = Probe { sees_standbys: false, ..durable() }.guarantees(&config).unwrap();
+        assert_eq!(blind.level(), Some(Level::Fenced));
     }
 }

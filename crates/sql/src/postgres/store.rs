@@ -12,17 +12,25 @@ use crate::pool::Pool;
 use crate::renewals::Renewals;
 use crate::table::{LockTable, Outcome, is_closed};
 use async_trait::async_trait;
-use fencelock_core::{Attempt, Claim, ClaimId, FencingToken, Guarantees, Hints, HolderInfo, LockName, Moment, Result};
+use fencelock_core::{
+    Attempt, Claim, ClaimId, Error, ErrorKind, FencingToken, Guarantees, Hints, HolderInfo, LockName, Moment, Result,
+};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// A void outlasts any statement that may still be on its way.
 const VOID: Duration = Duration::from_secs(60);
 /// When to look again for a lock whose row another transaction has to itself.
 const AGAIN: Duration = Duration::from_millis(100);
+
+/// How long an undo waits for statements that do not see it yet. One that is about to
+/// take the lock is no longer under way than this; a caller's own transaction may be.
+const SHORT: Duration = Duration::from_millis(100);
 
 /// The lock table of one database.
 pub(crate) struct Store {
@@ -44,6 +52,7 @@ struct Statements {
     list: Statement,
     inspect: Statement,
     floor: Statement,
+    writers: Statement,
     purge: Statement,
     lock: Statement,
 }
@@ -67,6 +76,7 @@ impl Store {
             list: sql(include_str!("sql/list.sql")),
             inspect: sql(include_str!("sql/inspect.sql")),
             floor: sql(include_str!("sql/floor.sql")),
+            writers: sql(include_str!("sql/writers.sql")),
             purge: sql(include_str!("sql/purge.sql")),
             lock: sql(include_str!("sql/lock.sql")),
         };
@@ -81,6 +91,31 @@ impl Store {
 
     pub(crate) fn least_token(&self) -> i64 {
         self.opening.config.server.least_token()
+    }
+
+    /// Waits for the statements that began before this and may not see what was
+    /// committed just now; false if one had not ended after `limit`.
+    async fn older_have_ended(&self, operation: &'static str, limit: Duration) -> Result<bool> {
+        let (until, mut pause) = (Instant::now() + limit, Duration::from_millis(1));
+        let mut older: Option<HashSet<String>> = None;
+        loop {
+            let rows = self.rows(operation, &self.statements.writers, Vec::new()).await?;
+            let writers = rows.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<HashSet<String>>>();
+            let writers = writers.map_err(|e| failure(e).at("postgres", operation))?;
+            let left: HashSet<_> = match older {
+                Some(older) => older.intersection(&writers).cloned().collect(),
+                None => writers,
+            };
+            if left.is_empty() {
+                return Ok(true);
+            }
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+            older = Some(left);
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(100));
+        }
     }
 
     async fn rows(&self, operation: &'static str, statement: &Statement, values: Vec<Value<'_>>) -> Result<Vec<PgRow>> {
@@ -125,22 +160,11 @@ impl LockTable for Store {
         let ready = self.opening.ready(&self.statements.acquire, values);
         let seat = self.commands.seat().await?;
         let sent_at = claim.now();
-        let request = claim.request();
-        match seat.send(ready).await {
-            Ok(rows) => {
-                request.answered();
-                outcome(&rows, claim, sent_at).map_err(|e| failure(e).at("postgres", "acquire").into())
-            }
-            Err(failure) => {
-                if failure.not_done {
-                    request.answered();
-                }
-                if failure.cause == Cause::Locked {
-                    // Held inside somebody's transaction, or just being taken.
-                    return Ok(Outcome::Held(Attempt::contended(Some(AGAIN), None)));
-                }
-                Err(failure.at("postgres", "acquire").into())
-            }
+        match seat.send_for(claim.request(), ready).await {
+            Ok(rows) => outcome(&rows, claim, sent_at).map_err(|e| failure(e).at("postgres", "acquire").into()),
+            // Held inside somebody's transaction, or just being taken.
+            Err(failure) if failure.cause == Cause::Locked => Ok(Outcome::Held(Attempt::contended(Some(AGAIN), None))),
+            Err(failure) => Err(failure.at("postgres", "acquire").into()),
         }
     }
 
@@ -175,6 +199,10 @@ impl LockTable for Store {
         let until = in_micros(claim.server_ttl().max(VOID));
         let values = vec![Value::Bytes(&id), Value::Number(until), Value::Number(number(claim.id()))];
         self.rows("void", &self.statements.void, values).await?;
+        if claim.is_unanswered() {
+            // Or it frees nothing, and takes the lock after us.
+            self.older_have_ended("void", SHORT).await?;
+        }
         if let Err(e) = self.rows("void", &self.statements.clean, Vec::new()).await {
             tracing::debug!(target: "fencelock", error = %e, "old voids are left for later");
         }
@@ -200,7 +228,9 @@ impl LockTable for Store {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<bool> {
-        let values = vec![Value::Bytes(name.as_str().as_bytes()), Value::Text(Some(&self.channel))];
+        let wait = LOCK_WAIT.as_millis().to_string();
+        let values =
+            vec![Value::Bytes(name.as_str().as_bytes()), Value::Text(Some(&self.channel)), Value::Text(Some(&wait))];
         let ready = self.opening.ready(&self.statements.force, values);
         let outcome = self.commands.seat().await?.send_if(ready, |rows| !rows.is_empty()).await;
         Ok(!outcome.map_err(|failure: Failure| failure.at("postgres", "force_release"))?.is_empty())
@@ -209,8 +239,12 @@ impl LockTable for Store {
     async fn purge(&self, idle: Duration) -> Result<u64> {
         let idle = in_micros(idle);
         self.rows("purge", &self.statements.floor, vec![Value::Number(idle)]).await?;
-        // An acquire that began before the floor was raised may not see it; by then it is answered.
-        tokio::time::sleep(self.opening.config.server.request_timeout).await;
+        // An acquire that began before the floor was raised may not see it.
+        if !self.older_have_ended("purge", self.opening.config.server.request_timeout.saturating_mul(5)).await? {
+            let message =
+                "a transaction that writes to the lock table has been open since before: purge when it has ended";
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
         let rows = self.rows("purge", &self.statements.purge, vec![Value::Number(idle)]).await?;
         Ok(u64::try_from(rows.len()).unwrap_or(u64::MAX))
     }

@@ -16,4 +16,6 @@ WHERE l.name = $1
   -- freed or expired, the id is dead; and when it was taken from us
   AND NOT (l.claim_id = $2 AND l.expires_at <= {now})
   AND l.claim_id <> CONCAT($2, X'00')
+  -- whoever may write all the same, as an administrator may, must not lock at a server that was demoted
+  AND CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF')
   AND NOT EXISTS (SELECT 1 FROM {voids} AS v WHERE v.claim_id = $2)

@@ -3,4 +3,5 @@ INSERT INTO {locks} (name, claim_id, token, expires_at, ttl, delay, holder, note
 SELECT $1, $2, LAST_INSERT_ID(GREATEST($3, {now}, COALESCE((SELECT f.token + 1 FROM {locks} AS f WHERE f.name = ''), 0))),
   {now} + $4, $4, $7, $5, $6, {now}
 FROM (SELECT 1 AS one) AS n
-WHERE NOT EXISTS (SELECT 1 FROM {voids} AS v WHERE v.claim_id = $2)
+WHERE CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF')
+  AND NOT EXISTS (SELECT 1 FROM {voids} AS v WHERE v.claim_id = $2)

@@ -1,9 +1,12 @@
--- $1 name, $2 channel
-WITH freed AS (
+-- $1 name, $2 channel, $3 lock wait: one that came late could free a later hold
+WITH n AS MATERIALIZED (
+  SELECT set_config('lock_timeout', $3, true)
+), freed AS (
   UPDATE {locks} AS l SET
     -- with a lock delay it stays closed, under an id that no claim has
     claim_id   = CASE WHEN l.delay > 0 THEN l.claim_id || '\x00'::bytea ELSE l.claim_id END,
     expires_at = CASE WHEN l.delay > 0 THEN least(l.expires_at, {now} + l.delay) ELSE 0 END
+  FROM n
   WHERE l.name = $1 AND l.expires_at > {now} AND octet_length(l.claim_id) = 16
   RETURNING l.waited
 )
