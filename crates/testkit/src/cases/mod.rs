@@ -5,11 +5,14 @@ mod claims;
 mod drops;
 mod exclusion;
 mod faults;
+mod forced;
 mod lease;
 mod loss;
 mod names;
 mod observe;
 mod processes;
+mod reentrant;
+mod several;
 
 use crate::failure::Outcome;
 use crate::stage::Stage;
@@ -96,6 +99,15 @@ cases! {
             excludes_across_processes, counter_across_processes, killed_holder_frees_within_its_ttl,
             killed_holder_frees_after_its_lock_delay, stopped_holder_finds_it_lost,
         }
+        reentrant {
+            nested_acquires_share_one_hold, joined_acquires_outlive_one_that_is_cancelled,
+            a_loss_ends_all_nested_guards, nested_options_must_fit_the_hold, nested_work_cancelled_at_random_instants,
+        }
+        several {
+            several_names_are_all_or_nothing, losing_one_of_several_loses_all,
+            several_names_in_any_order_never_deadlock, several_cancelled_at_random_instants,
+        }
+        forced { a_forced_release_stops_a_working_holder }
     }
     alone {
         faults {
