@@ -5,21 +5,38 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Row = (ClaimId, HolderInfo, Moment);
+/// The id of a row that was taken away from its holder, which is no claim's.
+const NOBODY: ClaimId = ClaimId::from_bytes([0; 16]);
+
+#[derive(Debug)]
+pub(crate) struct Row {
+    id: ClaimId,
+    info: HolderInfo,
+    lock_delay: Duration,
+    expires: Moment,
+}
 
 /// Who holds what, until when, on the service's own clock.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     clock: Clock,
-    pub(crate) held: HashMap<LockName, Row>,
+    held: HashMap<LockName, Row>,
     /// Ids that are not to be granted, now or again, while a copy of a request may arrive.
     used: HashMap<ClaimId, Moment>,
     last: u64,
 }
 
 impl Board {
-    pub(crate) fn find(&mut self, name: &LockName) -> Option<&mut Row> {
-        self.held.get_mut(name).filter(|(.., expires)| *expires > self.clock.now())
+    fn find(&mut self, name: &LockName) -> Option<&mut Row> {
+        self.held.get_mut(name).filter(|row| row.expires > self.clock.now())
+    }
+
+    /// Who holds what begins with `prefix`.
+    pub(crate) fn list(&self, prefix: &str) -> Vec<(LockName, HolderInfo)> {
+        let held = |(name, row): &(&LockName, &Row)| {
+            row.id != NOBODY && row.expires > self.clock.now() && name.as_str().starts_with(prefix)
+        };
+        self.held.iter().filter(held).map(|(name, row)| (name.clone(), row.info.clone())).collect()
     }
 
     /// The token of the claim's hold, or why there is none.
@@ -27,17 +44,21 @@ impl Board {
         let (now, until) = (self.clock.now(), self.clock.now().plus(claim.server_ttl()));
         let used = self.used.contains_key(&claim.id());
         match self.find(claim.name()) {
-            Some(row) if row.0 == claim.id() => {
-                row.2 = row.2.max(until); // asked again: the same hold, whose time counts anew, never back
-                return Ok(row.1.token);
+            Some(row) if row.id == claim.id() => {
+                row.expires = row.expires.max(until); // asked again: the same hold, whose time counts anew, never back
+                return Ok(row.info.token);
             }
-            Some(row) => return Err(Attempt::contended(Some(row.2.since(now)), Some(Arc::clone(&row.1.holder)))),
+            Some(row) => {
+                let holder = (row.id != NOBODY).then(|| Arc::clone(&row.info.holder));
+                return Err(Attempt::contended(Some(row.expires.since(now)), holder));
+            }
             None if used => return Err(Attempt::contended(None, None)),
             None => self.last += 1,
         }
         let token = FencingToken::new(self.last);
         let info = HolderInfo::new(Arc::clone(claim.holder()), token).with_note(claim.note().cloned());
-        self.held.insert(claim.name().clone(), (claim.id(), info, until));
+        let row = Row { id: claim.id(), info, lock_delay: claim.lock_delay(), expires: until };
+        self.held.insert(claim.name().clone(), row);
         self.retire(claim);
         Ok(token)
     }
@@ -46,8 +67,8 @@ impl Board {
     pub(crate) fn renew(&mut self, claim: &Claim, server_ttl: Duration) -> Renewal {
         let until = self.clock.now().plus(server_ttl);
         match self.find(claim.name()) {
-            Some(row) if row.0 == claim.id() => {
-                row.2 = row.2.max(until);
+            Some(row) if row.id == claim.id() => {
+                row.expires = row.expires.max(until);
                 Renewal::Renewed
             }
             _ => Renewal::Refused,
@@ -63,7 +84,16 @@ impl Board {
     /// Frees what the claim holds, never what another does.
     pub(crate) fn end(&mut self, claim: &Claim) -> bool {
         self.retire(claim);
-        let own = self.find(claim.name()).is_some_and(|row| row.0 == claim.id());
+        let own = self.find(claim.name()).is_some_and(|row| row.id == claim.id());
         own && self.held.remove(claim.name()).is_some()
+    }
+
+    /// Takes the lock from its holder, who has its lock delay to hear of it.
+    pub(crate) fn force(&mut self, name: &LockName) -> bool {
+        let now = self.clock.now();
+        let Some(row) = self.find(name).filter(|row| row.id != NOBODY) else { return false };
+        row.id = NOBODY;
+        row.expires = row.expires.min(now.plus(row.lock_delay));
+        true
     }
 }

@@ -54,11 +54,25 @@ impl DistributedLock for BoardLock {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>> {
-        self.ask(|board| board.find(name).map(|row| row.1.clone())).await
+        let held = self.ask(|board| board.list(name.as_str())).await?;
+        Ok(held.into_iter().find(|(held, _)| held == name).map(|(_, holder)| holder))
     }
 
     fn admin(&self) -> Option<&dyn Admin> {
-        None
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Admin for BoardLock {
+    async fn list(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>> {
+        let mut held = self.ask(|board| board.list(prefix)).await?;
+        held.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(held)
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<bool> {
+        self.ask(|board| board.force(name)).await
     }
 }
 
