@@ -2,7 +2,6 @@
 
 use crate::engine::Inner;
 use crate::failure::Failure;
-use crate::members::Again;
 use crate::value;
 use etcd_client::{
     Compare, CompareOp, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
@@ -17,8 +16,8 @@ pub(crate) enum Standing {
     First { created: i64, seen: i64 },
     /// Others came before it.
     Behind(Behind),
-    /// It has no place; who holds the lock, if anybody does.
-    Absent { holder: Option<Arc<str>> },
+    /// It has no place; who holds the lock, if anybody does, or the lease that keeps it closed.
+    Absent { holder: Option<Arc<str>>, closed: Option<i64> },
     /// Its id is void.
     Dead,
 }
@@ -69,7 +68,17 @@ fn text(key: &[u8]) -> String {
 }
 
 fn holder(first: Option<&KeyValue>) -> Option<Arc<str>> {
-    first.map(|kv| value::read(kv.value()).0)
+    first.filter(|kv| !value::is_closed(kv)).map(|kv| value::read(kv.value()).holder)
+}
+
+fn absent_behind(first: Option<&KeyValue>) -> Standing {
+    let closed = first.filter(|kv| value::is_closed(kv)).map(KeyValue::lease);
+    Standing::Absent { holder: holder(first), closed }
+}
+
+/// Whether the place is there as it was made.
+pub(crate) fn is_as_made(kv: &KeyValue, created: i64) -> bool {
+    kv.mod_revision() == created
 }
 
 impl Inner {
@@ -78,7 +87,7 @@ impl Inner {
             let txn = txn.clone();
             async move { client.txn(txn).await }
         };
-        let answer = self.members.call(Some(claim), Again::Same, send).await?;
+        let answer = self.members.call(Some(claim), send).await?;
         let reads = answer.op_responses().into_iter().filter_map(|response| match response {
             TxnOpResponse::Get(mut got) => Some(got.take_kvs()),
             _ => None,
@@ -136,7 +145,7 @@ impl Inner {
             let options = options.clone();
             async move { client.get(key, options).await }
         };
-        let mut got = self.members.call(None, Again::Same, get).await?;
+        let mut got = self.members.call(None, get).await?;
         let revision = got.header().map_or(0, etcd_client::ResponseHeader::revision);
         Ok((got.take_kvs().into_iter().next(), revision))
     }
@@ -154,10 +163,10 @@ impl Inner {
             self.read(&queue, Some(earlier)),
             self.read(&queue, Some(oldest())),
         )?;
-        let holder = holder(first.as_ref());
-        if own.is_none_or(|own| own.create_revision() != created) {
-            return Ok(Standing::Absent { holder });
+        if own.is_none_or(|own| !is_as_made(&own, created)) {
+            return Ok(absent_behind(first.as_ref()));
         }
+        let holder = holder(first.as_ref());
         let Some(before) = before else { return Ok(Standing::First { created, seen: own_seen }) };
         Ok(Standing::Behind(Behind { created, before: Some(text(before.key())), seen, holder }))
     }
@@ -169,7 +178,7 @@ fn standing(reads: &Reads, place: &str) -> Standing {
         return Standing::Dead;
     }
     let (own, first) = (reads.first(1), reads.first(2));
-    let Some(own) = own else { return Standing::Absent { holder: holder(first) } };
+    let Some(own) = own.filter(|own| !value::is_closed(own)) else { return absent_behind(first) };
     let (created, seen) = (own.create_revision(), reads.revision);
     if first.is_some_and(|kv| kv.key() == place.as_bytes()) {
         return Standing::First { created, seen };

@@ -199,6 +199,12 @@ impl EtcdConfig {
         if self.prefix.is_empty() || self.prefix.chars().any(char::is_control) {
             return Err(invalid("the prefix of the keys is not empty and has no control characters"));
         }
+        if self.prefix.split('/').skip(1).any(|part| matches!(part, "l" | "v")) {
+            return Err(invalid(format!(
+                "no part of the prefix `{}` but the first may be `l` or `v`: the keys of a shorter prefix go on so",
+                self.prefix
+            )));
+        }
         let (least, most) = (Duration::from_millis(10), Duration::from_secs(3600));
         for (what, limit) in [("request_timeout", self.request_timeout), ("connect_timeout", self.connect_timeout)] {
             if limit < least || limit > most {
@@ -253,12 +259,15 @@ mod tests {
         assert!(config.tls.is_none());
         assert_eq!(from("etcd://a").unwrap().prefix(), "fencelock");
         assert_eq!(from("etcd://a?prefix=/x/").unwrap().prefix(), "x");
+        assert_eq!(from("etcd://a/l/lv").unwrap().prefix(), "l/lv");
         for bad in [
             "etcd:",
             "etcd://",
             "etcd://user@a",
             "etcd://a/x?prefix=y",
             "etcd://a?prefix=",
+            "etcd://a/x/l",
+            "etcd://a/x/v/y",
             "etcd://a?request_timeout=0s",
             "etcd://a?connect_timeout=2h",
             "etcd://a?tls=false&ca_file=x",

@@ -24,6 +24,8 @@ use std::time::Duration;
 const TRIES: u32 = 3;
 /// How long after a member failed the deployment is probed anew.
 const PROBE_AFTER: Duration = Duration::from_secs(2);
+/// How long after a probe to which not every endpoint answered there is another.
+const INCOMPLETE: Duration = Duration::from_secs(8);
 
 /// Locks in etcd.
 ///
@@ -44,6 +46,9 @@ pub(crate) struct Inner {
     pub(crate) tickets: Tickets,
     pub(crate) watches: Watches,
     guarantees: Mutex<Arc<Guarantees>>,
+    /// What the last probe found; locked while there is another.
+    probed: tokio::sync::Mutex<Probe>,
+    attested: Vec<String>,
 }
 
 impl EtcdLock {
@@ -61,31 +66,59 @@ impl EtcdLock {
     pub async fn connect(config: EtcdConfig) -> Result<Arc<Self>> {
         config.check()?;
         let members = Arc::new(Members::of(&config).await?);
+        let found = Probe::run(&members, None).await?;
         let keys = Keys::under(config.prefix());
         crate::layout::check(&members, &keys).await?;
-        let guarantees = Probe::run(&members).await?.guarantees(&config)?;
-        let (pool, watches) = (Pool::new(Arc::clone(&members)), Watches::new(Arc::clone(&members)));
-        let guarantees = Mutex::new(Arc::new(guarantees));
-        let inner = Inner { members, keys, pool, tickets: Tickets::default(), watches, guarantees };
-        let inner = Arc::new(inner);
-        tokio::spawn(probe_anew(Arc::downgrade(&inner), config, inner.members.moves()));
+        found.are_one_store(&members).await?;
+        let guarantees = Mutex::new(Arc::new(found.guarantees().attest(&config.attested)?));
+        let watches = Watches::new(Arc::clone(&members));
+        let pool = Pool::new(Arc::clone(&members), watches.rebuilt());
+        let (tickets, attested) = (Tickets::default(), config.attested);
+        let probed = tokio::sync::Mutex::new(found);
+        let inner = Arc::new(Inner { members, keys, pool, tickets, watches, guarantees, probed, attested });
+        tokio::spawn(probe_anew(Arc::downgrade(&inner), inner.members.moves()));
         Ok(Arc::new(Self { inner }))
     }
 }
 
-/// Probes again whenever another member is asked first, for as long as there is an engine.
-async fn probe_anew(engine: Weak<Inner>, config: EtcdConfig, mut moves: tokio::sync::watch::Receiver<usize>) {
-    while moves.changed().await.is_ok() {
+/// Probes again whenever another member is asked first, and now and then while one has not answered,
+/// for as long as there is an engine.
+async fn probe_anew(engine: Weak<Inner>, mut moves: tokio::sync::watch::Receiver<usize>) {
+    let mut complete = false;
+    loop {
+        let moved = if complete {
+            moves.changed().await
+        } else {
+            tokio::time::timeout(INCOMPLETE, moves.changed()).await.unwrap_or(Ok(()))
+        };
+        if moved.is_err() {
+            return;
+        }
         tokio::time::sleep(PROBE_AFTER).await;
         moves.mark_unchanged();
         let Some(inner) = engine.upgrade() else { return };
-        if let Ok(Ok(found)) = Probe::run(&inner.members).await.map(|probe| probe.guarantees(&config)) {
-            *lock(&inner.guarantees) = Arc::new(found);
-        }
+        complete = inner.probe().await.is_ok_and(|complete| complete);
     }
 }
 
 impl Inner {
+    /// Finds out anew what the deployment is; whether there is nothing left to find out.
+    async fn probe(&self) -> Result<bool> {
+        let mut probed = self.probed.lock().await;
+        let found = Probe::run(&self.members, Some(&probed)).await?;
+        // Strangers are noted by the way.
+        let one_store = found.are_one_store(&self.members).await.is_ok();
+        *lock(&self.guarantees) = Arc::new(found.guarantees().attest_again(&self.attested));
+        let complete = one_store && found.is_complete() && self.members.identity.stranger().is_none();
+        *probed = found;
+        Ok(complete)
+    }
+
+    /// Nobody may lock where others of the same configuration may be led elsewhere.
+    pub(crate) fn check_endpoints(&self) -> Result<(), Failure> {
+        self.members.identity.stranger().map_or(Ok(()), Err)
+    }
+
     /// The lease that the claim was sent with before, or the one for such claims.
     pub(crate) fn lease(&self, claim: &Claim) -> Use {
         self.tickets.get(claim.id()).unwrap_or_else(|| self.pool.lease(claim))
@@ -93,6 +126,7 @@ impl Inner {
 
     /// One try; none if the session was found to have ended.
     async fn try_under(self: &Arc<Self>, claim: &Claim) -> Result<Option<Attempt>> {
+        self.check_endpoints()?;
         let lease = self.lease(claim);
         let limit = self.members.limit();
         let proved = tokio::time::timeout(limit, lease.until_proved(claim)).await;
@@ -106,13 +140,17 @@ impl Inner {
             Ok(Standing::First { created, seen }) => {
                 return Ok(Some(Attempt::Granted(self.granted(claim, &lease, proof, created, seen))));
             }
-            Ok(Standing::Absent { holder }) => {
+            Ok(Standing::Absent { holder, closed }) => {
                 if claim.is_unanswered() {
                     // An earlier copy may still arrive, and take the lock for nobody.
                     self.undo(claim).await?;
                 }
                 self.tickets.refused(claim);
-                return Ok(Some(Attempt::contended(None, holder)));
+                let left = match closed {
+                    Some(lease) => self.closed_for(lease).await,
+                    None => None,
+                };
+                return Ok(Some(Attempt::contended(left, holder)));
             }
             Ok(Standing::Behind(behind)) => {
                 self.undo(claim).await?;
@@ -139,6 +177,11 @@ impl Inner {
 impl DistributedLock for EtcdLock {
     fn guarantees(&self) -> Arc<Guarantees> {
         Arc::clone(&lock(&self.inner.guarantees))
+    }
+
+    async fn probe(&self) -> Result<Arc<Guarantees>> {
+        self.inner.probe().await.map_err(|e| e.with_engine("etcd"))?;
+        Ok(self.guarantees())
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {

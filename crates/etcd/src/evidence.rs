@@ -37,9 +37,10 @@ pub trait OwnedInEtcd {
 
 impl OwnedInEtcd for Evidence {
     fn owned(&self) -> Result<Compare> {
-        let revision = self.get("create_revision").and_then(|revision| revision.parse().ok());
+        let revision = self.get("mod_revision").and_then(|revision| revision.parse().ok());
         match (self.get("key"), revision) {
-            (Some(key), Some(revision)) => Ok(Compare::create_revision(key, CompareOp::Equal, revision)),
+            // Not the revision of its creation: a forced release may leave the key there, as nobody's.
+            (Some(key), Some(revision)) => Ok(Compare::mod_revision(key, CompareOp::Equal, revision)),
             _ => Err(Error::new(ErrorKind::Unsupported, "this hold has no evidence in etcd")),
         }
     }

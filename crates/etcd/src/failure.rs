@@ -24,8 +24,10 @@ pub(crate) enum Refusal {
     NoSpace,
     /// We may not.
     Denied(String),
-    /// The permissions were changed since we authenticated.
-    OldPermissions,
+    /// The token of our authentication has expired, or the permissions were changed since.
+    OldToken,
+    /// The endpoint is of another cluster.
+    Stranger(String),
     Other(String),
 }
 
@@ -64,10 +66,11 @@ impl Failure {
         if text.contains("database space exceeded") {
             return Self::Refused(Refusal::NoSpace);
         }
-        if text.contains("revision of auth store is old") || text.contains("auth: revision in header is old") {
-            return Self::Refused(Refusal::OldPermissions);
+        let old = ["revision of auth store is old", "auth: revision in header is old", "invalid auth token"];
+        if old.iter().any(|said| text.contains(said)) {
+            return Self::Refused(Refusal::OldToken);
         }
-        let denied = ["authentication failed", "user name is empty", "invalid auth token", "permission denied"];
+        let denied = ["authentication failed", "user name is empty", "permission denied"];
         if matches!(code, "PermissionDenied" | "Unauthenticated") || denied.iter().any(|said| text.contains(said)) {
             return Self::Refused(Refusal::Denied(text.to_owned()));
         }
@@ -90,9 +93,22 @@ impl Failure {
         !matches!(self, Self::Unknown(_))
     }
 
+    /// A lease of this id, which only we would make, was granted to an earlier copy of the request.
+    pub(crate) fn is_repeated_grant(&self) -> bool {
+        matches!(self, Self::Refused(Refusal::Other(text)) if text.contains("lease already exists"))
+    }
+
     /// Whether another member, or the same a little later, may answer.
     pub(crate) fn is_passing(&self) -> bool {
-        !matches!(self, Self::Refused(_))
+        match self {
+            Self::NotSent(_) | Self::Unknown(_) => true,
+            Self::Refused(refusal) => matches!(refusal, Refusal::OldToken | Refusal::Stranger(_)),
+        }
+    }
+
+    /// Whether waiting longer is of no use.
+    pub(crate) fn is_final(&self) -> bool {
+        !self.is_passing() || matches!(self, Self::Refused(Refusal::Stranger(_)))
     }
 }
 
@@ -112,8 +128,8 @@ impl fmt::Display for Refusal {
             Self::NoSpace => {
                 f.write_str("the store is full (NOSPACE): compact, defragment and disarm the alarm, or raise the quota")
             }
-            Self::OldPermissions => f.write_str("the permissions have changed since we authenticated"),
-            Self::Denied(text) | Self::Other(text) => f.write_str(text),
+            Self::OldToken => f.write_str("the token of our authentication is not valid any more"),
+            Self::Denied(text) | Self::Other(text) | Self::Stranger(text) => f.write_str(text),
         }
     }
 }
@@ -121,9 +137,8 @@ impl fmt::Display for Refusal {
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         let kind = match &failure {
-            Failure::NotSent(_) | Failure::Unknown(_) | Failure::Refused(Refusal::OldPermissions) => {
-                ErrorKind::Unavailable
-            }
+            Failure::NotSent(_) | Failure::Unknown(_) | Failure::Refused(Refusal::OldToken) => ErrorKind::Unavailable,
+            Failure::Refused(Refusal::Stranger(_)) => ErrorKind::Refused,
             Failure::Refused(Refusal::Denied(_)) => ErrorKind::Denied,
             Failure::Refused(Refusal::NoLease) => ErrorKind::Lost,
             Failure::Refused(Refusal::NoSpace | Refusal::Other(_)) => ErrorKind::Engine,

@@ -5,14 +5,17 @@
 //! from before it was sent. An answer with a ttl of 0 says that the lease is gone.
 
 use crate::failure::{Failure, Refusal};
-use crate::members::{Again, Members};
+use crate::look;
+use crate::members::Members;
 use crate::pool::{Open, forget, retire};
 use crate::shared::{Proof, Shared, State};
 use crate::sync::lock;
 use etcd_client::{LeaseGrantOptions, LeaseKeepAliveStream, LeaseKeeper};
+use fencelock_core::Moment;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// The longest that a lease is kept for nobody.
@@ -35,19 +38,21 @@ struct Keeper {
     members: Arc<Members>,
     open: Open,
     stream: Option<(usize, LeaseKeeper, LeaseKeepAliveStream)>,
+    /// Tells when a stream of watches was opened anew, and may have missed something.
+    rebuilt: watch::Receiver<u64>,
 }
 
 /// Grants the lease, keeps it alive while it is used, and revokes it when it is not.
-pub(crate) async fn keep(shared: Arc<Shared>, members: Arc<Members>, open: Open) {
+pub(crate) async fn keep(shared: Arc<Shared>, members: Arc<Members>, open: Open, rebuilt: watch::Receiver<u64>) {
     let supervised = Supervised(Arc::clone(&shared), Arc::clone(&open));
-    let mut keeper = Keeper { shared, members, open, stream: None };
+    let mut keeper = Keeper { shared, members, open, stream: None, rebuilt };
     if let Some(proof) = keeper.grant().await {
         keeper.shared.proved(proof);
         let ended = keeper.run(proof).await;
         if ended.is_none() {
             let revoke = |mut client: etcd_client::Client| async move { client.lease_revoke(proof.id).await };
             // One that is not revoked runs out.
-            let revoked = keeper.members.call(None, Again::Same, revoke).await;
+            let revoked = keeper.members.call(None, revoke).await;
             tracing::debug!(target: "fencelock", engine = "etcd", lease = proof.id, revoked = revoked.is_ok(), "idle lease revoked");
         }
         keeper.shared.end(ended.unwrap_or(Failure::Refused(Refusal::NoLease)));
@@ -68,7 +73,7 @@ impl Keeper {
                 let options = options.clone();
                 async move { client.lease_grant(span.seconds, Some(options)).await }
             };
-            let failure = match self.members.call(None, Again::Same, grant).await {
+            let failure = match self.members.call(None, grant).await {
                 Ok(granted) => {
                     let ttl = self.holders_part(granted.ttl());
                     tracing::debug!(target: "fencelock", engine = "etcd", lease = id, asked_s = span.seconds,
@@ -77,10 +82,8 @@ impl Keeper {
                 }
                 Err(failure) => failure,
             };
-            // An answer was lost and its grant is ours, but with which ttl is not known. It runs out.
-            let twice =
-                matches!(&failure, Failure::Refused(Refusal::Other(text)) if text.contains("lease already exists"));
-            if !failure.is_passing() && !twice {
+            // A repeated grant is ours, but with which ttl is not known. It runs out.
+            if failure.is_final() && !failure.is_repeated_grant() {
                 self.shared.end(failure);
                 return None;
             }
@@ -100,7 +103,8 @@ impl Keeper {
     /// Keeps it alive; none when nobody uses it any more, else what ended it.
     async fn run(&mut self, mut proof: Proof) -> Option<Failure> {
         let clock = self.shared.clock.clone();
-        let mut idle_since = None;
+        self.rebuilt.mark_unchanged();
+        let mut idle: Option<(Moment, u64)> = None;
         loop {
             if let State::Ended(why) = self.shared.state() {
                 return Some(why);
@@ -111,7 +115,10 @@ impl Keeper {
                 due = now;
             }
             if self.shared.users() == 0 {
-                let since = *idle_since.get_or_insert(now);
+                let uses = self.shared.uses();
+                // A use that has begun and ended meanwhile was a use.
+                let since = idle.filter(|(_, before)| *before == uses).map_or(now, |(since, _)| since);
+                idle = Some((since, uses));
                 let until = since.plus(IDLE.min(proof.ttl / 2));
                 let over = now >= until || self.shared.closing.load(Ordering::SeqCst);
                 if over && retire(&self.open, &self.shared) {
@@ -119,12 +126,14 @@ impl Keeper {
                 }
                 due = due.min(until);
             } else {
-                idle_since = None;
+                idle = None;
             }
             if now < due {
                 tokio::select! {
                     () = tokio::time::sleep(due.since(now)) => {}
                     () = self.shared.wake.notified() => {}
+                    // Ends with the client's watches; then nobody holds any more.
+                    Ok(()) = self.rebuilt.changed() => look::begin(&self.shared, &self.members, proof.id),
                 }
                 continue;
             }
@@ -132,6 +141,7 @@ impl Keeper {
                 Ok(renewed) => {
                     proof = renewed;
                     self.shared.proved(proof);
+                    look::begin(&self.shared, &self.members, proof.id);
                 }
                 Err(failure @ Failure::Refused(Refusal::NoLease)) => return Some(failure),
                 Err(failure) => {
@@ -156,9 +166,10 @@ impl Keeper {
                 Some((member, mut keeper, mut answers)) => {
                     keeper.keep_alive().await.map_err(|e| Failure::of(&e))?;
                     let answer = answers.message().await.map_err(|e| Failure::of(&e))?;
-                    let ttl = answer.ok_or_else(|| Failure::Unknown("the keepalives' stream ended".to_owned()))?.ttl();
+                    let answer = answer.ok_or_else(|| Failure::Unknown("the keepalives' stream ended".to_owned()))?;
+                    let ttl = self.members.check(member, answer)?.ttl();
                     if ttl <= 0 {
-                        return Err(Failure::Refused(Refusal::NoLease));
+                        return Err(self.members.no_lease(member).await);
                     }
                     Ok(((member, keeper, answers), Some(ttl)))
                 }
@@ -178,7 +189,12 @@ impl Keeper {
                 Ok(Proof { sent, ttl, ..proof })
             }
             Err(failure) => {
-                self.members.pass_over(member);
+                self.members.doubt(member);
+                if failure == Failure::Refused(Refusal::OldToken) {
+                    self.members.refresh(member, limit).await;
+                } else {
+                    self.members.pass_over(member);
+                }
                 Err(failure)
             }
         }

@@ -2,14 +2,14 @@
 //!
 //! | key | what |
 //! |---|---|
-//! | `<prefix>/meta` | the version of this layout |
+//! | `<prefix>/meta` | the version of this layout, and digits that no other store has |
 //! | `<prefix>/l/<name>/<claim id>` | a place in the queue of a lock; the oldest holds it |
 //! | `<prefix>/v/<claim id>` | a claim id that is dead while a request of it may still arrive |
 
 use fencelock_core::{ClaimId, LockName};
 
-/// The version of the layout, as stored under `<prefix>/meta`.
-pub(crate) const LAYOUT: &str = "fencelock-etcd 1";
+/// The version of the layout, as stored under `<prefix>/meta` before the digits that name the store.
+pub(crate) const LAYOUT: &str = "fencelock-etcd 2";
 
 /// The keys under one prefix.
 #[derive(Clone, Debug)]

@@ -2,11 +2,14 @@
 
 use crate::engine::Inner;
 use crate::failure::{Failure, Refusal};
-use crate::shared::{Registered, Shared};
+use crate::holds::Registered;
+use crate::shared::Shared;
+use crate::undo::Freed;
 use async_trait::async_trait;
 use fencelock_core::{Claim, Error, ErrorKind, Evidence, Lease, LossReason, Result, Validity};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// How long a hold lasts before its loss is watched for. A shorter one costs no watch, and no loss is missed.
 const WATCHED_AFTER: Duration = Duration::from_millis(50);
@@ -18,24 +21,27 @@ pub(crate) struct EtcdLease {
     claim: Claim,
     shared: Arc<Shared>,
     id: i64,
-    place: String,
+    place: Arc<str>,
     created: i64,
     seen: i64,
 }
 
 impl EtcdLease {
     pub(crate) fn new(inner: Arc<Inner>, claim: Claim, shared: Arc<Shared>, id: i64, created: i64, seen: i64) -> Self {
-        let place = inner.keys.place(claim.name(), claim.id());
+        let place = inner.keys.place(claim.name(), claim.id()).into();
         Self { inner, claim, shared, id, place, created, seen }
     }
 
-    /// Ends when the place is there no more.
-    async fn until_gone(&self) {
+    /// Ends when the place is there no more as it was made, for which there may be a reason to ask from elsewhere.
+    async fn until_gone(&self, suspect: &Notify) {
         tokio::time::sleep(WATCHED_AFTER).await;
         let mut seen = self.seen;
         loop {
-            let ear = self.inner.watches.listen(&self.place, seen);
-            ear.heard().await;
+            let ear = self.inner.watches.listen_to_all(&self.place, seen);
+            tokio::select! {
+                () = ear.heard() => {}
+                () = suspect.notified() => {}
+            }
             match self.inner.is_there(&self.place, self.created).await {
                 Ok((true, revision)) => seen = revision,
                 Ok((false, _)) => return,
@@ -54,9 +60,10 @@ fn lost() -> Error {
 #[async_trait]
 impl Lease for EtcdLease {
     async fn keep_alive(&self, validity: &Validity) -> LossReason {
-        let _registered = Registered::new(&self.shared, validity);
+        let suspect = Arc::new(Notify::new());
+        let _registered = Registered::new(&self.shared, validity, &self.place, &suspect);
         tokio::select! {
-            () = self.until_gone() => LossReason::Revoked,
+            () = self.until_gone(&suspect) => LossReason::Revoked,
             _ = self.shared.until_ended() => LossReason::SessionEnded,
         }
     }
@@ -83,7 +90,15 @@ impl Lease for EtcdLease {
         match freed {
             Ok(freed) => {
                 self.inner.tickets.remove(self.claim.id());
-                if freed { Ok(()) } else { Err(lost()) }
+                match freed {
+                    Freed::Yes => Ok(()),
+                    Freed::No => Err(lost()),
+                    Freed::ByWhom => {
+                        let message =
+                            "an answer was lost, and the lock is free: by this release, or it was lost before";
+                        Err(Error::new(ErrorKind::Unavailable, message).with_engine("etcd"))
+                    }
+                }
             }
             // Its lease is gone, and whatever names it with it.
             Err(Failure::Refused(Refusal::NoLease)) => {
@@ -96,8 +111,8 @@ impl Lease for EtcdLease {
 
     fn evidence(&self) -> Evidence {
         Evidence::none()
-            .with("key", self.place.as_str())
-            .with("create_revision", self.created.to_string())
+            .with("key", &*self.place)
+            .with("mod_revision", self.created.to_string())
             .with("lease", self.id.to_string())
     }
 }

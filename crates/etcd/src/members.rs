@@ -5,13 +5,16 @@
 //! member that fails is passed over by everybody until the next one fails.
 
 use crate::EtcdConfig;
+use crate::answer::Answer;
 use crate::failure::{Failure, Refusal};
+use crate::identity::Identity;
+use crate::member::Member;
 use etcd_client::{Client, ConnectOptions};
 use fencelock_core::{Claim, Result};
 use std::fmt;
 use std::future::Future;
 use std::time::Duration;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 /// The pause before members that all failed are asked again.
@@ -22,37 +25,20 @@ pub(crate) struct Members {
     current: watch::Sender<usize>,
     limit: Duration,
     options: ConnectOptions,
-}
-
-struct Member {
-    endpoint: String,
-    /// Made when it is first needed, since connecting with a password asks the server.
-    client: Mutex<Option<Client>>,
-}
-
-/// What may be done about a request that was not answered.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Again {
-    /// It means the same when it arrives twice: another member is asked.
-    Same,
-    /// It would be misread: the caller learns that its outcome is unknown.
-    Never,
+    pub(crate) identity: Identity,
 }
 
 impl Members {
     pub(crate) async fn of(config: &EtcdConfig) -> Result<Self> {
         let options = crate::connect::options(config).await?;
-        let list: Vec<_> = config
-            .endpoints()
-            .iter()
-            .map(|endpoint| Member { endpoint: endpoint.clone(), client: Mutex::new(None) })
-            .collect();
+        let endpoints = config.endpoints().iter().cloned().enumerate();
+        let list: Vec<_> = endpoints.map(|(at, endpoint)| Member::new(at, endpoint)).collect();
         let (current, _) = watch::channel(fastrand::usize(..list.len().max(1)));
-        Ok(Self { list, current, limit: config.request_timeout, options })
+        Ok(Self { list, current, limit: config.request_timeout, options, identity: Identity::default() })
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.list.len()
+    pub(crate) fn endpoints(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.list.iter().map(|member| member.endpoint.as_str())
     }
 
     pub(crate) fn limit(&self) -> Duration {
@@ -79,36 +65,54 @@ impl Members {
         });
     }
 
-    /// A connection to the member.
-    pub(crate) async fn client(&self, member: usize) -> std::result::Result<Client, Failure> {
-        let Some(member) = self.list.get(member) else { return Err(Failure::NotSent("no such member".to_owned())) };
-        let mut client = member.client.lock().await;
-        if let Some(client) = &*client {
-            return Ok(client.clone());
-        }
-        match Client::connect([&member.endpoint], Some(self.options.clone())).await {
-            Ok(connected) => Ok(client.insert(connected).clone()),
-            Err(e) => Err(match Failure::of(&e) {
-                // Nothing but the password was sent.
-                Failure::Unknown(text) => Failure::NotSent(text),
-                failure => failure,
-            }),
-        }
+    fn member(&self, at: usize) -> std::result::Result<&Member, Failure> {
+        self.list.get(at).ok_or_else(|| Failure::NotSent("no such member".to_owned()))
+    }
+
+    /// Asks whatever is behind an endpoint what it is.
+    pub(crate) async fn status(&self, at: usize) -> std::result::Result<etcd_client::StatusResponse, Failure> {
+        let asked = async {
+            let member = self.member(at)?;
+            let mut client = member.connection(&self.options).await?;
+            let status = client.status().await.map_err(|e| Failure::of(&e))?;
+            self.identity.check_cluster(at, &member.endpoint, status.cluster())?;
+            Ok(status)
+        };
+        timeout(self.limit, asked).await.unwrap_or_else(|_| Err(Failure::timed_out(self.limit)))
+    }
+
+    /// Makes sure that the store behind an endpoint is ours.
+    pub(crate) async fn prove(&self, at: usize) -> std::result::Result<(), Failure> {
+        let asked = async {
+            let member = self.member(at)?;
+            member.doubt();
+            member.proved(&self.options, &self.identity).await.map(drop)
+        };
+        timeout(self.limit, asked).await.unwrap_or_else(|_| Err(Failure::timed_out(self.limit)))
     }
 
     /// Asks one member once.
-    pub(crate) async fn ask<T, F>(
+    pub(crate) async fn ask<T: Answer, F>(
         &self,
-        member: usize,
+        at: usize,
         claim: Option<&Claim>,
         work: impl Fn(Client) -> F,
     ) -> std::result::Result<T, Failure>
     where
         F: Future<Output = std::result::Result<T, etcd_client::Error>>,
     {
-        let client = self.client(member).await?;
+        let member = self.member(at)?;
+        let client = member.proved(&self.options, &self.identity).await?;
         let request = claim.map(Claim::request);
-        let outcome = work(client).await.map_err(|e| Failure::of(&e));
+        let outcome = match work(client).await.map_err(|e| Failure::of(&e)) {
+            Ok(answer) => self.check(at, answer),
+            // So says every cluster but the one where the lease is.
+            Err(Failure::Refused(Refusal::NoLease)) => Err(self.no_lease(at).await),
+            Err(failure) => Err(failure),
+        };
+        if let Err(Failure::NotSent(_) | Failure::Unknown(_)) = outcome {
+            member.doubt();
+        }
         if let Some(request) = request
             && outcome.as_ref().map_or_else(Failure::had_no_effect, |_| true)
         {
@@ -117,68 +121,116 @@ impl Members {
         outcome
     }
 
-    /// Asks until a member answers, within the time-out of a request.
+    /// The answer, if it is from our cluster.
+    pub(crate) fn check<T: Answer>(&self, at: usize, answer: T) -> std::result::Result<T, Failure> {
+        let member = self.member(at)?;
+        match self.identity.check_cluster(at, &member.endpoint, answer.cluster()) {
+            Ok(()) => Ok(answer),
+            Err(strange) => {
+                member.doubt();
+                Err(strange)
+            }
+        }
+    }
+
+    /// A stream through this member has broken.
+    pub(crate) fn doubt(&self, at: usize) {
+        if let Some(member) = self.list.get(at) {
+            member.doubt();
+        }
+    }
+
+    /// Believes that a lease is gone only if our cluster says so.
+    pub(crate) async fn no_lease(&self, at: usize) -> Failure {
+        match self.prove(at).await {
+            Ok(()) => Failure::Refused(Refusal::NoLease),
+            Err(failure @ Failure::Refused(Refusal::Stranger(_))) => failure,
+            Err(failure) => Failure::NotSent(format!("the lease is said to be gone, and no more: {failure}")),
+        }
+    }
+
+    /// Asks until a member answers, within the time-out of a request. What is asked must mean the same when it arrives twice.
     ///
     /// A `claim` is given where the request could take its lock or a place in the queue.
-    pub(crate) async fn call<T, F>(
+    pub(crate) async fn call<T: Answer, F>(
         &self,
         claim: Option<&Claim>,
-        again: Again,
         work: impl Fn(Client) -> F,
     ) -> std::result::Result<T, Failure>
     where
         F: Future<Output = std::result::Result<T, etcd_client::Error>>,
     {
+        self.call_again(claim, work).await.map(|(answer, _)| answer)
+    }
+
+    /// As [`call`](Self::call), and tells whether an earlier copy of the request may have been acted on.
+    pub(crate) async fn call_again<T: Answer, F>(
+        &self,
+        claim: Option<&Claim>,
+        work: impl Fn(Client) -> F,
+    ) -> std::result::Result<(T, bool), Failure>
+    where
+        F: Future<Output = std::result::Result<T, etcd_client::Error>>,
+    {
         let end = Instant::now() + self.limit;
-        // One that hangs must leave time for another.
-        let share = if self.list.len() > 1 { self.limit / 2 } else { self.limit };
-        let (mut unknown, mut refreshed) = (None, false);
-        for round in 0_usize.. {
-            let member = self.current();
-            let limit = share.min(end.saturating_duration_since(Instant::now()));
-            let outcome = timeout(limit, self.ask(member, claim, &work)).await;
+        let mut first: Option<Failure> = None;
+        for round in 1_usize.. {
+            let at = self.current();
+            let limit = self.share().min(end.saturating_duration_since(Instant::now()));
+            let outcome = timeout(limit, self.ask(at, claim, &work)).await;
             let failure = match outcome {
-                Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(Failure::Refused(Refusal::OldPermissions))) if !refreshed => {
-                    refreshed = true;
-                    self.refresh(member).await;
-                    continue;
-                }
+                Ok(Ok(answer)) => return Ok((answer, first.is_some_and(|failure| !failure.had_no_effect()))),
+                Ok(Err(failure)) if !failure.is_passing() => return Err(failure),
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::timed_out(limit),
             };
-            if !failure.is_passing() || (again == Again::Never && !failure.had_no_effect()) {
-                return Err(failure);
+            let old_token = failure == Failure::Refused(Refusal::OldToken);
+            if !old_token {
+                self.pass_over(at);
             }
-            self.pass_over(member);
-            let failure = match (unknown.take(), failure) {
-                (Some(before), _) => before,
-                (None, now) => now,
+            // What may have happened counts for more than what did not.
+            first = match first {
+                Some(before) if !before.had_no_effect() || failure.had_no_effect() => Some(before),
+                _ => Some(failure),
             };
-            if Instant::now() + ROUND >= end {
-                return Err(failure);
+            let left = end.saturating_duration_since(Instant::now());
+            if left <= ROUND {
+                break;
             }
-            unknown = (!failure.had_no_effect()).then_some(failure);
-            if (round + 1).is_multiple_of(self.list.len().max(1)) {
+            if old_token {
+                self.refresh(at, left - ROUND).await;
+            }
+            if round.is_multiple_of(self.list.len().max(1)) {
                 tokio::time::sleep(ROUND).await;
             }
         }
-        Err(Failure::timed_out(self.limit))
+        Err(first.unwrap_or_else(|| Failure::timed_out(self.limit)))
+    }
+
+    /// How long one member may take: one that hangs must leave time for another, and two of five for a third.
+    fn share(&self) -> Duration {
+        match self.list.len() {
+            0 | 1 => self.limit,
+            2..=4 => self.limit / 2,
+            _ => self.limit / 3,
+        }
     }
 
     /// Authenticates anew at the member, if we do at all.
-    pub(crate) async fn refresh(&self, member: usize) {
+    pub(crate) async fn refresh(&self, at: usize, most: Duration) {
         let refreshed = async {
-            if let Ok(client) = self.client(member).await {
+            if let Ok(member) = self.member(at)
+                && let Ok(client) = member.connection(&self.options).await
+            {
                 let _ = client.refresh_token().await;
             }
         };
-        let _ = timeout(self.limit / 2, refreshed).await;
+        let _ = timeout(most.min(self.limit / 2), refreshed).await;
     }
 }
 
 impl fmt::Debug for Members {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.list.iter().map(|member| &member.endpoint)).finish()
+        f.debug_list().entries(self.endpoints()).finish()
     }
 }

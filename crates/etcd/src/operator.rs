@@ -3,18 +3,21 @@
 use crate::engine::Inner;
 use crate::failure::Failure;
 use crate::keys::claim_of;
-use crate::members::Again;
 use crate::value;
-use etcd_client::{Client, Compare, CompareOp, GetOptions, KeyValue, SortOrder, SortTarget, Txn, TxnOp};
+use etcd_client::{
+    Client, Compare, CompareOp, GetOptions, KeyValue, LeaseGrantOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp,
+};
 use fencelock_core::{FencingToken, HolderInfo, LockName, Result};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How many keys are read at once.
 const PAGE: i64 = 500;
+/// How often a lock may change hands while it is being taken away.
+const HANDS: u32 = 5;
 
 fn shown(kv: &KeyValue) -> HolderInfo {
-    let (holder, note) = value::read(kv.value());
+    let value::Written { holder, note, .. } = value::read(kv.value());
     let info = HolderInfo::new(holder, FencingToken::new(kv.create_revision().cast_unsigned())).with_note(note);
     match claim_of(kv.key()) {
         Some(id) => info.with_claim(id),
@@ -40,16 +43,14 @@ impl Inner {
             let oldest = GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend).with_limit(1);
             client.get(self.keys.queue(name), Some(oldest)).await
         };
-        Ok(self.members.call(None, Again::Same, get).await?.take_kvs().into_iter().next())
+        Ok(self.members.call(None, get).await?.take_kvs().into_iter().next())
     }
 
     pub(crate) async fn holder_of(&self, name: &LockName) -> Result<Option<HolderInfo>> {
-        let Some(first) = self.first_of(name).await? else { return Ok(None) };
-        let lease = first.lease();
-        let ask = |mut client: Client| async move { client.lease_time_to_live(lease, None).await };
+        let Some(first) = self.first_of(name).await?.filter(|first| !value::is_closed(first)) else { return Ok(None) };
         let info = shown(&first);
         // Told where it can be: the holder is shown all the same.
-        let left = self.members.call(None, Again::Same, ask).await.ok().and_then(|left| u64::try_from(left.ttl()).ok());
+        let left = self.left_of(first.lease()).await.ok().flatten();
         Ok(Some(left.map_or(info.clone(), |left| info.with_remaining(Duration::from_secs(left)))))
     }
 
@@ -62,7 +63,7 @@ impl Inner {
                 let (from, end) = (from.clone(), end.clone());
                 async move { client.get(from, Some(GetOptions::new().with_range(end).with_limit(PAGE))).await }
             };
-            let mut page = self.members.call(None, Again::Same, get).await?;
+            let mut page = self.members.call(None, get).await?;
             let more = page.more();
             for kv in page.take_kvs() {
                 from = kv.key().to_vec();
@@ -77,19 +78,77 @@ impl Inner {
                 break;
             }
         }
-        Ok(firsts.into_iter().map(|(name, kv)| (name, shown(&kv))).collect())
+        Ok(firsts.into_iter().filter(|(_, kv)| !value::is_closed(kv)).map(|(name, kv)| (name, shown(&kv))).collect())
+    }
+
+    /// What is left of a lease, in whole seconds; none if it is gone.
+    async fn left_of(&self, lease: i64) -> Result<Option<u64>, Failure> {
+        let ask = |mut client: Client| async move { client.lease_time_to_live(lease, None).await };
+        let left = self.members.call(None, ask).await?.ttl();
+        Ok(u64::try_from(left).ok())
+    }
+
+    /// How long a lock that was taken away still stays closed, where that can be told.
+    pub(crate) async fn closed_for(&self, lease: i64) -> Option<Duration> {
+        // What is told is rounded down.
+        self.left_of(lease).await.ok()?.map(|left| Duration::from_secs(left.saturating_add(1)))
     }
 
     /// Takes the lock from its holder; those who wait stay in their order.
+    ///
+    /// A hold that asked for a lock delay leaves its place behind, as nobody's, under a lease of its own.
     pub(crate) async fn take_away(&self, name: &LockName) -> Result<bool> {
-        let Some(first) = self.first_of(name).await? else { return Ok(false) };
-        let same = Compare::create_revision(first.key(), CompareOp::Equal, first.create_revision());
-        let txn = Txn::new().when([same]).and_then([TxnOp::delete(first.key(), None)]);
-        let send = |mut client: Client| {
-            let txn = txn.clone();
-            async move { client.txn(txn).await }
+        for _ in 0..HANDS {
+            let Some(first) = self.first_of(name).await?.filter(|first| !value::is_closed(first)) else {
+                return Ok(false);
+            };
+            let (take, closing) = match self.closing(&first).await? {
+                Some(lease) => {
+                    let under = PutOptions::new().with_lease(lease);
+                    (TxnOp::put(first.key(), value::CLOSED, Some(under)), Some(lease))
+                }
+                None => (TxnOp::delete(first.key(), None), None),
+            };
+            let same = Compare::mod_revision(first.key(), CompareOp::Equal, first.mod_revision());
+            let txn = Txn::new().when([same]).and_then([take]);
+            let send = |mut client: Client| {
+                let txn = txn.clone();
+                async move { client.txn(txn).await }
+            };
+            let (answer, again) = self.members.call_again(None, send).await?;
+            if answer.succeeded() || again {
+                // If a copy was acted on before, that hold is gone all the same.
+                return Ok(true);
+            }
+            if let Some(lease) = closing {
+                let revoke = |mut client: Client| async move { client.lease_revoke(lease).await };
+                // One that is not revoked runs out.
+                let _ = self.members.call(None, revoke).await;
+            }
+        }
+        Err(Failure::NotSent("the lock changes hands faster than it can be taken away".to_owned()).into())
+    }
+
+    /// A lease for as long as the lock is to stay closed: the hold's lock delay, or what is left of the
+    /// hold's own lease; in whole seconds, rounded up. None if it is not to.
+    async fn closing(&self, first: &KeyValue) -> Result<Option<i64>, Failure> {
+        let delay = value::read(first.value()).delay;
+        if delay.is_zero() {
+            return Ok(None);
+        }
+        let Some(left) = self.left_of(first.lease()).await? else { return Ok(None) };
+        let delay = delay.as_secs().saturating_add(u64::from(delay.subsec_nanos() > 0));
+        let seconds = i64::try_from(delay.min(left.saturating_add(1))).unwrap_or(i64::MAX);
+        let id = fastrand::i64(1..=i64::MAX);
+        let grant = |mut client: Client| async move {
+            client.lease_grant(seconds, Some(LeaseGrantOptions::new().with_id(id))).await
         };
-        Ok(self.members.call(None, Again::Never, send).await?.succeeded())
+        match self.members.call(None, grant).await {
+            Ok(_) => Ok(Some(id)),
+            // Under an id of ours, by a copy of the request whose answer was lost.
+            Err(failure) if failure.is_repeated_grant() => Ok(Some(id)),
+            Err(failure) => Err(failure),
+        }
     }
 }
 

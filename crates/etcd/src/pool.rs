@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use tokio::sync::watch;
 
 /// The leases that new claims may join.
 pub(crate) type Open = Arc<Mutex<HashMap<Span, Arc<Shared>>>>;
@@ -20,11 +21,13 @@ pub(crate) type Open = Arc<Mutex<HashMap<Span, Arc<Shared>>>>;
 pub(crate) struct Pool {
     members: Arc<Members>,
     open: Open,
+    rebuilt: watch::Receiver<u64>,
 }
 
 impl Pool {
-    pub(crate) fn new(members: Arc<Members>) -> Self {
-        Self { members, open: Open::default() }
+    /// `rebuilt` tells when watches may have missed something.
+    pub(crate) fn new(members: Arc<Members>, rebuilt: watch::Receiver<u64>) -> Self {
+        Self { members, open: Open::default(), rebuilt }
     }
 
     /// The lease for the claim, being granted if there is none. It lives while it is used.
@@ -40,7 +43,8 @@ impl Pool {
         let first = Use::of(&shared);
         open.insert(span, Arc::clone(&shared));
         drop(open);
-        tokio::spawn(keeper::keep(shared, Arc::clone(&self.members), Arc::clone(&self.open)));
+        let (members, open) = (Arc::clone(&self.members), Arc::clone(&self.open));
+        tokio::spawn(keeper::keep(shared, members, open, self.rebuilt.clone()));
         first
     }
 }

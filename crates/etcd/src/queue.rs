@@ -38,6 +38,7 @@ pub(crate) enum Waited {
 impl Inner {
     /// Queues under the claim's id until it is first.
     pub(crate) async fn wait(self: &Arc<Self>, claim: &Claim) -> Result<Waited> {
+        self.check_endpoints()?;
         let lease = self.lease(claim);
         let mut standing = match self.enter(claim, &lease).await? {
             Some(standing) => standing,
@@ -110,7 +111,7 @@ impl Inner {
 
     /// Waits out what will pass; an error for what will not.
     async fn rest(&self, claim: &Claim, failure: Failure) -> Result<()> {
-        if !failure.is_passing() {
+        if failure.is_final() {
             return Err(failure.into());
         }
         claim.met(Obstacle::Unreachable(failure.to_string().into()));

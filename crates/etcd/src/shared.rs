@@ -1,12 +1,11 @@
 //! A lease that claims of one client share: its state, and who uses it.
 
 use crate::failure::{Failure, Refusal};
-use crate::sync::lock;
-use fencelock_core::{Claim, ClaimId, Clock, Moment, Obstacle, Validity};
-use std::collections::HashMap;
+use crate::holds::Holds;
+use fencelock_core::{Claim, Clock, Moment, Obstacle};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
@@ -52,13 +51,17 @@ pub(crate) struct Shared {
     pub(crate) span: Span,
     pub(crate) clock: Clock,
     pub(crate) state: watch::Sender<State>,
-    holds: Mutex<HashMap<ClaimId, Validity>>,
+    pub(crate) holds: Holds,
     users: AtomicUsize,
+    /// How often a use has begun.
+    uses: AtomicU64,
     voids: AtomicUsize,
     /// Wakes the keeper: somebody wants a fresh proof, or the last user has gone.
     pub(crate) wake: Notify,
     pub(crate) hurry: AtomicBool,
     pub(crate) closing: AtomicBool,
+    /// A safety look is under way.
+    pub(crate) looking: AtomicBool,
 }
 
 impl Shared {
@@ -68,12 +71,14 @@ impl Shared {
             span,
             clock,
             state,
-            holds: Mutex::default(),
+            holds: Holds::default(),
             users: AtomicUsize::new(0),
+            uses: AtomicU64::new(0),
             voids: AtomicUsize::new(0),
             wake: Notify::new(),
             hurry: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            looking: AtomicBool::new(false),
         }
     }
 
@@ -83,6 +88,11 @@ impl Shared {
 
     pub(crate) fn users(&self) -> usize {
         self.users.load(Ordering::SeqCst)
+    }
+
+    /// Another number after each use that began, however short.
+    pub(crate) fn uses(&self) -> u64 {
+        self.uses.load(Ordering::SeqCst)
     }
 
     /// Whether new claims may still join it.
@@ -113,7 +123,7 @@ impl Shared {
     }
 
     /// A moment of the lease's clock, on another: as long ago there, or longer.
-    fn on(&self, clock: &Clock, sent: Moment) -> Moment {
+    pub(crate) fn on(&self, clock: &Clock, sent: Moment) -> Moment {
         let now = clock.now();
         let age = self.clock.now().since(sent);
         let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
@@ -122,7 +132,7 @@ impl Shared {
 
     /// A keepalive was acknowledged: every hold's deadline moves on.
     pub(crate) fn proved(&self, proof: Proof) {
-        for validity in self.holds() {
+        for validity in self.holds.validities() {
             validity.renewed(self.on(validity.claim().clock(), proof.sent));
         }
         self.state.send_if_modified(|state| {
@@ -136,13 +146,9 @@ impl Shared {
 
     /// A keepalive was not acknowledged: every hold is in jeopardy.
     pub(crate) fn doubted(&self, why: &dyn fmt::Display) {
-        for validity in self.holds() {
+        for validity in self.holds.validities() {
             validity.doubt(why);
         }
-    }
-
-    fn holds(&self) -> Vec<Validity> {
-        lock(&self.holds).values().cloned().collect()
     }
 
     /// Ends when the lease is gone.
@@ -210,6 +216,7 @@ struct Counted(Arc<Shared>);
 impl Use {
     pub(crate) fn of(shared: &Arc<Shared>) -> Self {
         shared.users.fetch_add(1, Ordering::SeqCst);
+        shared.uses.fetch_add(1, Ordering::SeqCst);
         Self(Arc::new(Counted(Arc::clone(shared))))
     }
 
@@ -231,29 +238,5 @@ impl Drop for Counted {
         if self.0.users.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.0.wake.notify_one();
         }
-    }
-}
-
-/// Lets a hold be told of every keepalive, until it is dropped.
-pub(crate) struct Registered<'a> {
-    shared: &'a Shared,
-    id: ClaimId,
-}
-
-impl<'a> Registered<'a> {
-    pub(crate) fn new(shared: &'a Shared, validity: &Validity) -> Self {
-        let id = validity.claim().id();
-        lock(&shared.holds).insert(id, validity.clone());
-        // One that came between the grant and now.
-        if let State::Alive(proof) = shared.state() {
-            validity.renewed(shared.on(validity.claim().clock(), proof.sent));
-        }
-        Self { shared, id }
-    }
-}
-
-impl Drop for Registered<'_> {
-    fn drop(&mut self) {
-        lock(&self.shared.holds).remove(&self.id);
     }
 }

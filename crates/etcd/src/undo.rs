@@ -1,66 +1,116 @@
 //! Freeing a place, and making an id dead.
 
+use crate::attempt::is_as_made;
 use crate::engine::Inner;
 use crate::failure::{Failure, Refusal};
-use crate::members::Again;
 use crate::shared::State;
-use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+use crate::value::is_closed;
+use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse};
 use fencelock_core::Claim;
 
+/// What a void key says that was written with the release of a hold.
+const RELEASED: &str = "released";
+
+/// What became of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freed {
+    Yes,
+    /// It was not ours any more.
+    No,
+    /// An earlier copy of the request was not answered, and the place is gone: by that copy or before it.
+    ByWhom,
+}
+
 impl Inner {
+    async fn read_place(&self, place: &str) -> Result<(Option<KeyValue>, i64), Failure> {
+        let get = |mut client: etcd_client::Client| async move { client.get(place, None).await };
+        let mut got = self.members.call(None, get).await?;
+        let revision = got.header().map_or(0, etcd_client::ResponseHeader::revision);
+        Ok((got.take_kvs().into_iter().next(), revision))
+    }
+
     /// Whether the place is there as it was made, and the revision at which that was seen.
     pub(crate) async fn is_there(&self, place: &str, created: i64) -> Result<(bool, i64), Failure> {
-        let get = |mut client: etcd_client::Client| async move { client.get(place, None).await };
-        let got = self.members.call(None, Again::Same, get).await?;
-        let revision = got.header().map_or(0, etcd_client::ResponseHeader::revision);
-        Ok((got.kvs().iter().any(|kv| kv.create_revision() == created), revision))
+        let (kv, revision) = self.read_place(place).await?;
+        Ok((kv.is_some_and(|kv| is_as_made(&kv, created)), revision))
     }
 
-    async fn transaction(&self, again: Again, txn: &Txn) -> Result<bool, Failure> {
+    async fn transaction(&self, txn: &Txn) -> Result<(TxnResponse, bool), Failure> {
         let send = |mut client: etcd_client::Client| async move { client.txn(txn.clone()).await };
-        Ok(self.members.call(None, again, send).await?.succeeded())
+        self.members.call_again(None, send).await
     }
 
-    /// Deletes a place, which is one claim's alone; false if it was not there. Some versions of a full
-    /// store refuse every transaction, and none refuses this.
-    async fn delete(&self, again: Again, place: &str) -> Result<bool, Failure> {
+    /// Deletes a place, which is one claim's alone, in a full store: some versions of it refuse every
+    /// transaction, and none refuses this. What a forced release closed stays, and a full store lets none be closed.
+    async fn delete_when_full(&self, place: &str) -> Result<Freed, Failure> {
+        if self.read_place(place).await?.0.is_none_or(|kv| is_closed(&kv)) {
+            return Ok(Freed::No);
+        }
         let send = |mut client: etcd_client::Client| async move { client.delete(place, None).await };
-        Ok(self.members.call(None, again, send).await?.deleted() > 0)
+        let (deleted, again) = self.members.call_again(None, send).await?;
+        Ok(match (deleted.deleted(), again) {
+            (0, true) => Freed::ByWhom,
+            (0, false) => Freed::No,
+            _ => Freed::Yes,
+        })
     }
 
     /// Makes the id dead for as long as the lease lives: a request of it that arrives later names that lease.
-    fn void(&self, claim: &Claim, lease: i64) -> TxnOp {
-        TxnOp::put(self.keys.void(claim.id()), "", Some(PutOptions::new().with_lease(lease)))
+    fn void(&self, claim: &Claim, lease: i64, why: &str) -> TxnOp {
+        TxnOp::put(self.keys.void(claim.id()), why, Some(PutOptions::new().with_lease(lease)))
     }
 
-    /// Frees the place if it is the one that was made; false if it was not there.
-    pub(crate) async fn free(&self, claim: &Claim, place: &str, created: i64, lease: i64) -> Result<bool, Failure> {
-        let delete = TxnOp::delete(place, None);
-        let mine = Compare::create_revision(place, CompareOp::Equal, created);
-        let only = Txn::new().when([mine.clone()]).and_then([delete.clone()]);
-        if !claim.is_unanswered() {
-            return match self.transaction(Again::Never, &only).await {
-                Err(Failure::Refused(Refusal::NoSpace)) => self.delete(Again::Never, place).await,
-                freed => freed,
-            };
+    /// Frees the place if it is as it was made.
+    pub(crate) async fn free(&self, claim: &Claim, place: &str, created: i64, lease: i64) -> Result<Freed, Failure> {
+        let mine = Compare::mod_revision(place, CompareOp::Equal, created);
+        let freed = if claim.is_unanswered() {
+            self.free_and_void(claim, mine, place, lease).await
+        } else {
+            let only = Txn::new().when([mine]).and_then([TxnOp::delete(place, None)]);
+            self.transaction(&only).await.map(|(answer, again)| match (answer.succeeded(), again) {
+                (true, _) => Freed::Yes,
+                (false, true) => Freed::ByWhom,
+                (false, false) => Freed::No,
+            })
+        };
+        match freed {
+            Err(Failure::Refused(Refusal::NoSpace)) => {
+                let freed = self.delete_when_full(place).await?;
+                // Freed for others at least; the error lets the client go on until the id is dead too.
+                if claim.is_unanswered() { Err(Failure::Refused(Refusal::NoSpace)) } else { Ok(freed) }
+            }
+            freed => freed,
         }
-        let both = Txn::new().when([mine]).and_then([delete, self.void(claim, lease)]);
-        let freed = self.transaction(Again::Never, &both).await;
-        if let Ok(true) = freed
-            && let Some(lease) = self.tickets.get(claim.id())
-        {
+    }
+
+    /// Whoever freed the place, the id is dead: a copy of an earlier request may still arrive.
+    async fn free_and_void(&self, claim: &Claim, mine: Compare, place: &str, lease: i64) -> Result<Freed, Failure> {
+        let void = self.keys.void(claim.id());
+        let unless_void = Txn::new()
+            .when([Compare::create_revision(void.as_str(), CompareOp::Equal, 0)])
+            .and_then([self.void(claim, lease, "")]);
+        let txn = Txn::new()
+            .when([mine])
+            .and_then([TxnOp::delete(place, None), self.void(claim, lease, RELEASED)])
+            .or_else([TxnOp::get(void, None), TxnOp::txn(unless_void)]);
+        let (answer, _) = self.transaction(&txn).await?;
+        if let Some(lease) = self.tickets.get(claim.id()) {
             lease.note_void();
         }
-        if freed == Err(Failure::Refused(Refusal::NoSpace)) {
-            // Freed for others at least; the error lets the client go on until the id is dead too.
-            self.delete(Again::Never, place).await?;
-        }
-        freed
+        let by_an_earlier_copy = || {
+            answer.op_responses().into_iter().any(|response| match response {
+                TxnOpResponse::Get(got) => got.kvs().iter().any(|kv| kv.value() == RELEASED.as_bytes()),
+                _ => false,
+            })
+        };
+        Ok(if answer.succeeded() || by_an_earlier_copy() { Freed::Yes } else { Freed::No })
     }
 
     /// Deletes whatever the claim has, and makes its id dead if a request of it may still arrive.
+    /// What a forced release closed stays.
     pub(crate) async fn undo(&self, claim: &Claim) -> Result<(), Failure> {
         let place = self.keys.place(claim.name(), claim.id());
+        let ours = Compare::version(place.as_str(), CompareOp::Less, 2);
         let delete = TxnOp::delete(place.as_str(), None);
         let ticket = self.tickets.get(claim.id());
         if ticket.is_none() && !claim.is_unanswered() {
@@ -74,8 +124,9 @@ impl Inner {
                 state => state,
             };
             if let State::Alive(proof) = state {
-                let both = Txn::new().and_then([delete.clone(), self.void(claim, proof.id)]);
-                match self.transaction(Again::Same, &both).await {
+                let void = self.void(claim, proof.id, "");
+                let both = Txn::new().when([ours.clone()]).and_then([delete.clone(), void.clone()]).or_else([void]);
+                match self.transaction(&both).await {
                     Ok(_) => {
                         lease.note_void();
                         self.tickets.remove(claim.id());
@@ -84,14 +135,17 @@ impl Inner {
                     // Then a late request, which names this lease, is refused too.
                     Err(failure @ Failure::Refused(Refusal::NoLease)) => lease.end(failure),
                     Err(failure @ Failure::Refused(Refusal::NoSpace)) => {
-                        self.delete(Again::Same, &place).await?;
+                        self.delete_when_full(&place).await?;
                         return Err(failure);
                     }
                     Err(failure) => return Err(failure),
                 }
             }
         }
-        self.delete(Again::Same, &place).await?;
+        match self.transaction(&Txn::new().when([ours]).and_then([delete])).await {
+            Err(Failure::Refused(Refusal::NoSpace)) => drop(self.delete_when_full(&place).await?),
+            deleted => drop(deleted?),
+        }
         self.tickets.remove(claim.id());
         Ok(())
     }

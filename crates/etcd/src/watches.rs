@@ -1,10 +1,11 @@
 //! One stream of events for all that a client watches.
 //!
-//! Each watch is of one key and hears of its deletion alone. It begins at a
-//! revision that its owner has seen, so that nothing between the look and the
-//! watch is missed, nor while the stream is opened anew after a break. What
-//! cannot be told any more, since the history was compacted, is heard as if it
-//! had happened: the owner then looks again.
+//! Each watch is of one key. It begins at a revision that its owner has seen, so
+//! that nothing between the look and the watch is missed, nor while the stream is
+//! opened anew after a break. What cannot be told any more, since the history was
+//! compacted, is heard as if it had happened: the owner then looks again. So it
+//! does after each break, since a server whose history begins at the very revision
+//! of an event neither tells it nor says that it cannot.
 
 use crate::members::Members;
 use etcd_client::{WatchFilterType, WatchOptions, WatchRequestSender, WatchResponse, WatchStream};
@@ -13,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, timeout};
 
 /// How often a stream without events is asked whether it lives, and how long the answer may take.
@@ -32,6 +33,10 @@ struct Watched {
     key: String,
     from: i64,
     ear: Arc<Notify>,
+    /// Hears of what is written, too. Its owner is told by its lease to look again after a break.
+    of_all: bool,
+    /// A stream has carried it.
+    begun: bool,
 }
 
 /// The client's watches.
@@ -41,20 +46,37 @@ struct Watched {
 pub(crate) struct Watches {
     commands: mpsc::UnboundedSender<Command>,
     ids: AtomicI64,
+    rebuilt: watch::Receiver<u64>,
 }
 
 impl Watches {
     pub(crate) fn new(members: Arc<Members>) -> Self {
         let (commands, inbox) = mpsc::unbounded_channel();
-        tokio::spawn(serve(members, inbox));
-        Self { commands, ids: AtomicI64::new(1) }
+        let (counter, rebuilt) = watch::channel(0);
+        tokio::spawn(serve(members, inbox, counter));
+        Self { commands, ids: AtomicI64::new(1), rebuilt }
+    }
+
+    /// Tells when a stream was opened in the place of another, and may have missed something.
+    pub(crate) fn rebuilt(&self) -> watch::Receiver<u64> {
+        self.rebuilt.clone()
     }
 
     /// Hears of the deletion of `key` after `revision`.
     pub(crate) fn listen(&self, key: &str, revision: i64) -> Ear {
+        self.begin(key, revision, false)
+    }
+
+    /// Hears of the deletion of `key` and of what is written there, after `revision`.
+    pub(crate) fn listen_to_all(&self, key: &str, revision: i64) -> Ear {
+        self.begin(key, revision, true)
+    }
+
+    fn begin(&self, key: &str, revision: i64, of_all: bool) -> Ear {
         let id = self.ids.fetch_add(1, Ordering::SeqCst);
         let ear = Arc::new(Notify::new());
-        let watched = Watched { key: key.to_owned(), from: revision.saturating_add(1), ear: Arc::clone(&ear) };
+        let (from, told) = (revision.saturating_add(1), Arc::clone(&ear));
+        let watched = Watched { key: key.to_owned(), from, ear: told, of_all, begun: false };
         if self.commands.send(Command::Add(id, watched)).is_err() {
             ear.notify_one();
         }
@@ -89,7 +111,7 @@ impl Drop for Ear {
 }
 
 /// Serves until the client is gone, with a new stream after each break.
-async fn serve(members: Arc<Members>, mut inbox: mpsc::UnboundedReceiver<Command>) {
+async fn serve(members: Arc<Members>, mut inbox: mpsc::UnboundedReceiver<Command>, rebuilt: watch::Sender<u64>) {
     let (mut watched, mut denials) = (HashMap::new(), 0);
     loop {
         // Nothing is watched, so no stream is needed.
@@ -101,17 +123,21 @@ async fn serve(members: Arc<Members>, mut inbox: mpsc::UnboundedReceiver<Command
         }
         let member = members.current();
         if let Some((stream, first)) = open(&members, member, &watched).await {
+            if look_again(&watched) {
+                rebuilt.send_modify(|count| *count += 1);
+            }
             let mut hub = Hub { watched: &mut watched, first, member };
             match hub.run(&members, stream, &mut inbox).await {
                 End::Gone => return,
                 End::Moved => denials = 0,
                 End::Broken => {
                     denials = 0;
+                    members.doubt(member);
                     members.pass_over(member);
                     tokio::time::sleep(REST).await;
                 }
                 End::Denied => {
-                    members.refresh(member).await;
+                    members.refresh(member, members.limit()).await;
                     tokio::time::sleep(REST * 2_u32.pow(denials)).await;
                     denials = (denials + 1).min(MOST_DENIALS);
                 }
@@ -126,6 +152,18 @@ async fn serve(members: Arc<Members>, mut inbox: mpsc::UnboundedReceiver<Command
     }
 }
 
+/// Whether watches were carried by a stream before this one; their owners have reason to look.
+fn look_again(watched: &HashMap<i64, Watched>) -> bool {
+    let mut before = false;
+    for watch in watched.values().filter(|watch| watch.begun) {
+        before = true;
+        if !watch.of_all {
+            watch.ear.notify_one();
+        }
+    }
+    before
+}
+
 fn note(watched: &mut HashMap<i64, Watched>, command: Command) {
     match command {
         Command::Add(id, watch) => {
@@ -138,7 +176,8 @@ fn note(watched: &mut HashMap<i64, Watched>, command: Command) {
 }
 
 fn options(id: i64, watch: &Watched) -> WatchOptions {
-    WatchOptions::new().with_start_revision(watch.from).with_watch_id(id).with_filters([WatchFilterType::NoPut])
+    let options = WatchOptions::new().with_start_revision(watch.from).with_watch_id(id);
+    if watch.of_all { options } else { options.with_filters([WatchFilterType::NoPut]) }
 }
 
 /// A stream opened with one of the watches; the others are added to it.
@@ -177,6 +216,9 @@ impl Hub<'_> {
         stream: WatchStream,
         inbox: &mut mpsc::UnboundedReceiver<Command>,
     ) -> End {
+        if let Some(watch) = self.watched.get_mut(&self.first) {
+            watch.begun = true;
+        }
         let (mut requests, mut answers) = stream.split();
         let mut moves = members.moves();
         moves.mark_unchanged();
@@ -202,7 +244,10 @@ impl Hub<'_> {
                         Ok(Some(answer)) if answer.created() && answer.canceled() && answer.compact_revision() == 0 => {
                             return End::Denied;
                         }
-                        Ok(Some(answer)) => self.tell(&answer),
+                        Ok(Some(answer)) => match members.check(self.member, answer) {
+                            Ok(answer) => self.tell(&answer),
+                            Err(_) => return End::Broken,
+                        },
                         _ => return End::Broken,
                     }
                 }
@@ -231,8 +276,9 @@ impl Hub<'_> {
         }
     }
 
-    async fn begin(&self, requests: &mut WatchRequestSender, id: i64) -> Result<(), ()> {
-        let Some(watch) = self.watched.get(&id) else { return Ok(()) };
+    async fn begin(&mut self, requests: &mut WatchRequestSender, id: i64) -> Result<(), ()> {
+        let Some(watch) = self.watched.get_mut(&id) else { return Ok(()) };
+        watch.begun = true;
         within(requests.watch(watch.key.as_str(), Some(options(id, watch)))).await
     }
 

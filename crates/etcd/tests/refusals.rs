@@ -138,10 +138,10 @@ async fn who_may_not_is_told_so() {
 async fn another_layout_is_refused() {
     let etcd = Etcd::start().unwrap();
     client(&etcd).await;
-    plain(&etcd).await.put("fencelock/meta", "fencelock-etcd 2", None).await.unwrap();
+    plain(&etcd).await.put("fencelock/meta", "fencelock-etcd 1", None).await.unwrap();
     let e = EtcdLock::connect(config(&etcd)).await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
-    assert!(e.message().contains("fencelock-etcd 2"));
+    assert!(e.message().contains("fencelock-etcd 1"));
     works(&connect(config(&etcd).with_prefix("other")).await, "a").await;
 }
 

@@ -1,0 +1,99 @@
+//! The cluster that a client is connected to, told from every other.
+//!
+//! Whoever locks in two clusters locks nothing. Each answer names its cluster, and
+//! clusters that were set up alike have the same id; so the version of the layout
+//! is written with random digits, by which one store is told from another.
+
+use crate::failure::{Failure, Refusal};
+use crate::sync::lock;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, OnceLock};
+
+#[derive(Default)]
+pub(crate) struct Identity {
+    cluster: OnceLock<u64>,
+    mark: OnceLock<Mark>,
+    /// What is wrong with an endpoint, by its place in the configuration.
+    strangers: Mutex<BTreeMap<usize, String>>,
+}
+
+/// A key that each store has, with a value that no other store has.
+pub(crate) struct Mark {
+    pub(crate) key: String,
+    pub(crate) value: String,
+}
+
+impl Identity {
+    /// From now on this store and no other is ours.
+    pub(crate) fn set_mark(&self, key: String, value: String) {
+        let _ = self.mark.set(Mark { key, value });
+    }
+
+    pub(crate) fn mark(&self) -> Option<&Mark> {
+        self.mark.get()
+    }
+
+    /// Compares the cluster that answered with the one that answered first.
+    pub(crate) fn check_cluster(&self, member: usize, endpoint: &str, answered: Option<u64>) -> Result<(), Failure> {
+        let Some(answered) = answered else { return Ok(()) };
+        let ours = *self.cluster.get_or_init(|| answered);
+        if answered == ours {
+            return Ok(());
+        }
+        Err(self.is_strange(member, format!("`{endpoint}` is of cluster {answered:x}, and the others are of {ours:x}")))
+    }
+
+    /// Compares the mark of the store behind an endpoint with ours.
+    pub(crate) fn check_mark(&self, member: usize, endpoint: &str, found: Option<&[u8]>) -> Result<(), Failure> {
+        match self.mark() {
+            Some(ours) if found != Some(ours.value.as_bytes()) => {
+                let what = format!("`{endpoint}` leads to another store: its `{}` is not ours", ours.key);
+                Err(self.is_strange(member, what))
+            }
+            _ => {
+                lock(&self.strangers).remove(&member);
+                Ok(())
+            }
+        }
+    }
+
+    fn is_strange(&self, member: usize, what: String) -> Failure {
+        let what = format!("{what}: endpoints of one cluster lock in one place, and others do not");
+        tracing::warn!(target: "fencelock", engine = "etcd", event = "another_cluster", what, "an endpoint of another cluster");
+        lock(&self.strangers).insert(member, what.clone());
+        Failure::Refused(Refusal::Stranger(what))
+    }
+
+    /// An endpoint was found to be of another cluster, and has not been found to be of ours since.
+    pub(crate) fn stranger(&self) -> Option<Failure> {
+        lock(&self.strangers).values().next().map(|what| Failure::Refused(Refusal::Stranger(what.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_cluster_is_ours_and_no_other() {
+        let identity = Identity::default();
+        assert_eq!(identity.check_cluster(0, "a", Some(7)), Ok(()));
+        assert_eq!(identity.check_cluster(1, "b", Some(7)), Ok(()));
+        assert_eq!(identity.check_cluster(1, "b", None), Ok(()));
+        assert!(identity.stranger().is_none());
+        assert!(identity.check_cluster(1, "b", Some(8)).is_err());
+        assert!(identity.stranger().is_some());
+    }
+
+    #[test]
+    fn stores_that_were_set_up_alike_are_told_apart() {
+        let identity = Identity::default();
+        identity.set_mark("p/meta".into(), "1 aa".into());
+        for other in [Some(b"1 bb".as_slice()), None] {
+            assert!(identity.check_mark(1, "b", other).is_err());
+            assert!(identity.stranger().is_some());
+        }
+        assert_eq!(identity.check_mark(1, "b", Some(b"1 aa")), Ok(()));
+        assert!(identity.stranger().is_none());
+    }
+}
