@@ -183,6 +183,16 @@ impl ZooKeeper {
         self.server.start(|| four_letters(address, "srvr").is_ok_and(|answer| answer.contains("Mode: ")))
     }
 
+    /// Adds a line to its configuration, for when it starts next; a later line counts over an earlier one.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn configure(&self, line: &str) -> Result<(), Failure> {
+        let mut file = std::fs::OpenOptions::new().append(true).open(self.server.folder().join("zoo.cfg"))?;
+        file.write_all(format!("\n{line}").as_bytes())?;
+        Ok(())
+    }
+
     /// Starts it without waiting until it serves.
     ///
     /// # Errors
@@ -244,8 +254,15 @@ impl Ensemble {
     /// # Errors
     /// If they do not come up.
     pub fn start_with(size: usize, settings: &ZooKeeperSettings) -> Result<Self, Failure> {
-        let places = (0..size).map(|_| Place { host: Ipv4Addr::LOCALHOST.into(), wrapper: Vec::new() }).collect();
-        Self::start_at(places, settings)
+        Self::start_at(here(size), std::slice::from_ref(settings))
+    }
+
+    /// A member with each of these settings, on the loopback interface.
+    ///
+    /// # Errors
+    /// If they do not come up.
+    pub fn start_each(settings: &[ZooKeeperSettings]) -> Result<Self, Failure> {
+        Self::start_at(here(settings.len()), settings)
     }
 
     /// One member on each host of `network`.
@@ -257,14 +274,15 @@ impl Ensemble {
             host: host.into(),
             wrapper: ["ip".to_owned()].into_iter().chain(network.inside(at)).collect(),
         };
-        Self::start_at(network.addresses().into_iter().enumerate().map(place).collect(), settings)
+        let places = network.addresses().into_iter().enumerate().map(place).collect();
+        Self::start_at(places, std::slice::from_ref(settings))
     }
 
-    /// One member at each place.
+    /// One member at each place, with its own settings; the last settings count for those that have none.
     ///
     /// # Errors
-    /// If they do not come up.
-    pub fn start_at(places: Vec<Place>, settings: &ZooKeeperSettings) -> Result<Self, Failure> {
+    /// If they do not come up, or there are no settings.
+    pub fn start_at(places: Vec<Place>, settings: &[ZooKeeperSettings]) -> Result<Self, Failure> {
         let mut ports = Vec::new();
         while ports.len() < places.len() * 3 {
             let port = free_port();
@@ -285,6 +303,7 @@ impl Ensemble {
         let mut members = Vec::new();
         for (at, (place, ports)) in places.iter().zip(&ports).enumerate() {
             let address = SocketAddr::new(place.host, ports.first().copied().unwrap_or_default());
+            let settings = settings.get(at).or(settings.last()).ok_or_else(|| Failure::new("no settings"))?;
             members.push(ZooKeeper::new(settings, address, &described, at + 1, &place.wrapper)?);
         }
         let mut ensemble = Self { members };
@@ -350,6 +369,10 @@ impl Ensemble {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+fn here(size: usize) -> Vec<Place> {
+    (0..size).map(|_| Place { host: Ipv4Addr::LOCALHOST.into(), wrapper: Vec::new() }).collect()
 }
 
 /// Where a member runs.
