@@ -5,6 +5,7 @@ mod child;
 mod failure;
 mod fenced_file;
 mod harness;
+pub mod history;
 mod stage;
 mod suite;
 
