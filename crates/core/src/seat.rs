@@ -367,7 +367,9 @@ fn look(
             return Ok(Found::Asking(attempt.claim.clone()));
         }
         Stage::Taking => return Ok(Found::BeingTaken),
-        Stage::Idle | Stage::Over => {}
+        // The caller has gone, and this is what is left of its call: it must not begin anything.
+        Stage::Over => return Ok(Found::Contended),
+        Stage::Idle => {}
     }
     if let Some(ended) = state.ended.as_ref().filter(|ended| *joined == Some(ended.number))
         && (wish.once() || !ended.once)
