@@ -1,10 +1,12 @@
 //! One MariaDB.
 
+use crate::certificates::Certificates;
 use crate::free_port;
 use crate::process::{Failure, Server};
 use crate::template::{self, User};
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -39,6 +41,52 @@ impl MariaDb {
     /// # Errors
     /// If it does not come up.
     pub fn start_with<S: Into<String>>(settings: impl IntoIterator<Item = S>) -> Result<Self, Failure> {
+        Self::start_on(settings, |_, _| Ok(Vec::new()))
+    }
+
+    /// A server that lets nobody in without TLS, with the certificate of `server`.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start_with_tls(certificates: &Certificates) -> Result<Self, Failure> {
+        let settings = ["--innodb-flush-method=nosync", "--require-secure-transport=ON"];
+        Self::start_on(settings, |user, folder| {
+            for file in ["server.crt", "server.key"] {
+                user.give(&certificates.path(file), &folder.join(file))?;
+            }
+            let path = |file| folder.join(file).display().to_string();
+            Ok(vec![format!("--ssl-cert={}", path("server.crt")), format!("--ssl-key={}", path("server.key"))])
+        })
+    }
+
+    /// A Galera cluster of one node (Debian package `galera-4`).
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start_galera() -> Result<Self, Failure> {
+        let library =
+            std::env::var("FENCELOCK_GALERA").unwrap_or_else(|_| "/usr/lib/galera/libgalera_smm.so".to_owned());
+        let port = free_port();
+        let settings = [
+            "--wsrep-on=ON".to_owned(),
+            format!("--wsrep-provider={library}"),
+            "--wsrep-cluster-address=gcomm://".to_owned(),
+            format!(
+                "--wsrep-provider-options=base_port={port};gcache.size=8M;gmcast.listen_addr=tcp://127.0.0.1:{port}"
+            ),
+            "--wsrep-node-address=127.0.0.1".to_owned(),
+            "--binlog-format=ROW".to_owned(),
+            "--innodb-autoinc-lock-mode=2".to_owned(),
+            "--innodb-flush-log-at-trx-commit=1".to_owned(),
+        ];
+        Self::start_with(settings)
+    }
+
+    /// A server to whose settings `make` adds, given its user and its folder.
+    fn start_on<S: Into<String>>(
+        settings: impl IntoIterator<Item = S>,
+        make: impl FnOnce(User, &Path) -> Result<Vec<String>, Failure>,
+    ) -> Result<Self, Failure> {
         let (user, port) = (User::instead_of_root("nobody"), free_port());
         let user = if std::fs::read_to_string("/etc/passwd").is_ok_and(|users| users.contains("\nmysql:")) {
             User::instead_of_root("mysql")
@@ -55,6 +103,7 @@ impl MariaDb {
             // A folder is a database.
             template::run(Command::new(own).args(words).arg("mkdir").arg(data.join("test")))
         })?;
+        let more = make(user, server.folder())?;
         let folder = server.folder().display().to_string();
         let program = std::env::var("FENCELOCK_MARIADBD").unwrap_or_else(|_| "mariadbd".to_owned());
         let server = server
@@ -67,7 +116,8 @@ impl MariaDb {
             .with_arguments(["--bind-address=127.0.0.1", "--skip-name-resolve", "--performance-schema=OFF"])
             .with_arguments(["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M", "--key-buffer-size=1M"])
             .with_arguments(["--aria-pagecache-buffer-size=1M"])
-            .with_arguments(settings);
+            .with_arguments(settings)
+            .with_arguments(more);
         let mut mariadb = Self { server, address: (Ipv4Addr::LOCALHOST, port).into() };
         mariadb.restart()?;
         Ok(mariadb)

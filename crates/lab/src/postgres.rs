@@ -1,5 +1,6 @@
 //! One PostgreSQL.
 
+use crate::certificates::Certificates;
 use crate::free_port;
 use crate::process::{Failure, Server};
 use crate::template::{self, User};
@@ -17,6 +18,7 @@ pub struct Postgres {
     server: Server,
     address: SocketAddr,
     programs: PathBuf,
+    user: User,
 }
 
 impl Postgres {
@@ -41,17 +43,62 @@ impl Postgres {
     /// # Errors
     /// If it does not come up.
     pub fn start_with<S: AsRef<str>>(settings: impl IntoIterator<Item = S>) -> Result<Self, Failure> {
+        Self::start_on(settings, fresh)
+    }
+
+    /// A server that lets nobody in through TCP without TLS, with the certificate of `server`.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start_with_tls(certificates: &Certificates) -> Result<Self, Failure> {
+        let settings = ["fsync=off", "ssl=on", "ssl_cert_file=../server.crt", "ssl_key_file=../server.key"];
+        Self::start_on(settings, |programs, user, folder| {
+            let data = fresh(programs, user, folder)?;
+            for file in ["server.crt", "server.key"] {
+                user.give(&certificates.path(file), &folder.join(file))?;
+            }
+            std::fs::write(data.join("pg_hba.conf"), "hostssl all all 127.0.0.1/32 trust\n")?;
+            Ok(data)
+        })
+    }
+
+    /// A streaming standby of this one, called `name`, with these settings.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start_standby(&self, name: &str, settings: &[&str]) -> Result<Self, Failure> {
+        let named = format!("cluster_name={name}");
+        Self::start_on(settings.iter().copied().chain([&*named]), |programs, user, folder| {
+            use std::os::unix::fs::PermissionsExt as _;
+            std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))?;
+            user.own(folder)?;
+            let data = folder.join("data");
+            let mut copy = user.command(programs.join("pg_basebackup"));
+            copy.arg("-D").arg(&data).args(["-h", "127.0.0.1", "-p", &self.address.port().to_string()]);
+            template::run(copy.args(["-U", "test", "-R", "-X", "stream", "-c", "fast", "--no-sync"]))?;
+            Ok(data)
+        })
+    }
+
+    /// Makes this standby a primary.
+    ///
+    /// # Errors
+    /// If it does not become one.
+    pub fn promote(&self) -> Result<(), Failure> {
+        let mut promote = self.user.command(self.programs.join("pg_ctl"));
+        template::run(promote.args(["promote", "-w", "-s", "-D"]).arg(self.server.folder().join("data")))
+    }
+
+    /// A server whose data `make` makes, given the programs' folder, the server's user and its folder.
+    fn start_on<S: AsRef<str>>(
+        settings: impl IntoIterator<Item = S>,
+        make: impl FnOnce(&Path, User, &Path) -> Result<PathBuf, Failure>,
+    ) -> Result<Self, Failure> {
         let programs = programs()?;
         let (user, port) = (User::instead_of_root("postgres"), free_port());
         let [own, words @ ..] = &*user.prefix() else { return Err(Failure::new("no program")) };
         let server = Server::new(own, "postgresql")?;
-        let version = programs.parent().and_then(Path::file_name).map(|name| name.display().to_string());
-        let name = format!("postgres-{}", version.unwrap_or_default());
-        let data = template::data(server.folder(), &name, user, |data| {
-            let mut initdb = Command::new(own);
-            initdb.args(words).arg(programs.join("initdb")).arg("-D").arg(data).env("LC_ALL", "C");
-            template::run(initdb.args(["-U", "test", "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8"]))
-        })?;
+        let data = make(&programs, user, server.folder())?;
         let mut arguments = words.to_vec();
         arguments.extend([programs.join("postgres"), "-D".into(), data].map(|path| path.display().to_string()));
         let folder = server.folder().display().to_string();
@@ -67,7 +114,7 @@ impl Postgres {
             arguments.extend(["-c".to_owned(), setting.as_ref().to_owned()]);
         }
         let server = server.with_arguments(arguments);
-        let mut postgres = Self { server, address: (Ipv4Addr::LOCALHOST, port).into(), programs };
+        let mut postgres = Self { server, address: (Ipv4Addr::LOCALHOST, port).into(), programs, user };
         postgres.restart()?;
         Ok(postgres)
     }
@@ -146,6 +193,16 @@ impl Drop for Postgres {
         // What is frozen does not see that the first process is gone.
         self.thaw();
     }
+}
+
+/// A new data folder.
+fn fresh(programs: &Path, user: User, folder: &Path) -> Result<PathBuf, Failure> {
+    let version = programs.parent().and_then(Path::file_name).map(|name| name.display().to_string());
+    template::data(folder, &format!("postgres-{}", version.unwrap_or_default()), user, |data| {
+        let mut initdb = user.command(programs.join("initdb"));
+        initdb.arg("-D").arg(data).env("LC_ALL", "C");
+        template::run(initdb.args(["-U", "test", "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8"]))
+    })
 }
 
 fn programs() -> Result<PathBuf, Failure> {

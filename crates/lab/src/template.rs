@@ -33,8 +33,23 @@ impl User {
         words
     }
 
+    /// Copies a file for it that nobody else may read, as servers want their keys.
+    pub(crate) fn give(self, from: &Path, to: &Path) -> Result<(), Failure> {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::copy(from, to)?;
+        std::fs::set_permissions(to, std::fs::Permissions::from_mode(0o600))?;
+        self.own(to)
+    }
+
+    /// A program that runs as this user.
+    pub(crate) fn command(self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(self.prefix().iter().skip(1)).arg(program);
+        command
+    }
+
     /// Gives it all that is in `folder`.
-    fn own(self, folder: &Path) -> Result<(), Failure> {
+    pub(crate) fn own(self, folder: &Path) -> Result<(), Failure> {
         if !self.choose {
             return Ok(());
         }

@@ -78,10 +78,16 @@ impl Failure {
     /// What the client library failed with by itself.
     pub(crate) fn of_client(cause: &sqlx::Error) -> Self {
         match cause {
+            // What rustls objects to comes as bad data, and says what is wrong with whose certificate.
+            sqlx::Error::Io(e) if e.kind() == std::io::ErrorKind::InvalidData => {
+                Self::new(ErrorKind::Unavailable, format!("no TLS with this server: {e}")).not_done().reopen()
+            }
             sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => {
                 Self::new(ErrorKind::Unavailable, "the connection is gone").reopen().because(Cause::Broken)
             }
-            sqlx::Error::Tls(_) => Self::new(ErrorKind::Unavailable, "no TLS with this server").reopen(),
+            sqlx::Error::Tls(e) => {
+                Self::new(ErrorKind::Unavailable, format!("no TLS with this server: {e}")).not_done().reopen()
+            }
             sqlx::Error::Configuration(_) => {
                 Self::new(ErrorKind::InvalidConfig, "the client library refused the settings").reopen()
             }

@@ -122,7 +122,22 @@ impl Server {
         if self.tls != Tls::Disable && !cfg!(feature = "tls") {
             return Err(invalid("`sslmode` other than `disable` needs the cargo feature `tls`"));
         }
+        if self.authority.is_some() && !matches!(self.tls, Tls::VerifyCa | Tls::VerifyFull) {
+            return Err(invalid("`sslrootcert` is heeded with `sslmode=verify-ca` and `verify-full` alone"));
+        }
         check_table(&self.table)
+    }
+
+    /// The same, and what cannot be right on this machine.
+    pub(crate) fn check_here(&self) -> Result<()> {
+        self.check()?;
+        if let Some(authority) = &self.authority
+            && let Err(e) = std::fs::File::open(authority)
+        {
+            let message = format!("`sslrootcert` cannot be read: {}", authority.display());
+            return Err(Error::new(ErrorKind::InvalidConfig, message).with_source(e));
+        }
+        Ok(())
     }
 
     pub(crate) fn least_token(&self) -> i64 {
@@ -180,7 +195,8 @@ macro_rules! server_config {
                 self
             }
 
-            /// The file with the certificates of the authorities to trust, instead of those that come with the library.
+            /// The file with the certificates of the authorities to trust, instead of those that come with the
+            /// library. Only `VerifyCa` and `VerifyFull` heed it.
             #[must_use]
             pub fn with_authority(mut self, file: impl Into<std::path::PathBuf>) -> Self {
                 self.server.authority = Some(file.into());

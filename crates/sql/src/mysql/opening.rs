@@ -22,7 +22,7 @@ pub(crate) struct Opening {
 impl Opening {
     /// Opens the first connection.
     pub(crate) async fn first(config: MySqlConfig) -> Result<(Self, MySqlConnection)> {
-        config.server.check().map_err(|e| e.with_engine("mysql"))?;
+        config.server.check_here().map_err(|e| e.with_engine("mysql"))?;
         let schema = Schema::new(&config.server.table);
         // Tables may have to be made, by several clients at once.
         let limit = config.server.request_timeout * 3;

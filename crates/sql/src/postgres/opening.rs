@@ -30,7 +30,7 @@ pub(crate) struct Opening {
 impl Opening {
     /// Opens the first two connections: one cannot show whether a pooler is in between.
     pub(crate) async fn first(config: PostgresConfig) -> Result<(Self, PgConnection, PgConnection)> {
-        config.server.check().map_err(|e| e.with_engine("postgres"))?;
+        config.server.check_here().map_err(|e| e.with_engine("postgres"))?;
         let schema = Schema::new(&config.server.table);
         // Tables may have to be made, by several clients at once.
         let limit = config.server.request_timeout * 3;

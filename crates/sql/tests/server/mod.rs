@@ -12,6 +12,8 @@
 pub(crate) mod faults;
 pub(crate) mod forced;
 pub(crate) mod tables;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
 pub(crate) mod transactions;
 
 use async_trait::async_trait;
