@@ -132,7 +132,7 @@ pub(crate) enum Command {
     /// Show what the lock service guarantees in its actual deployment, rule by rule.
     #[command(after_help = "Exits with 79 if the deployment gives less than is required.")]
     Check(Check),
-    /// Show what each engine of this build guarantees at most, by deployment.
+    /// Show what each engine of this build gave in the deployments it was tried on.
     Guarantees(Json),
     /// Take a lock away from its holder.
     #[command(after_help = "\

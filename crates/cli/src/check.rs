@@ -58,7 +58,7 @@ fn as_text(guarantees: &Guarantees) -> String {
     format!("{}\n{}", columns(&about), columns(&rules))
 }
 
-fn as_json(guarantees: &Guarantees) -> Value {
+pub(crate) fn as_json(guarantees: &Guarantees) -> Value {
     let rules = guarantees.rules().iter().map(|rule| {
         json!({
             "rule": rule.id(),

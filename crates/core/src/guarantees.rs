@@ -147,6 +147,13 @@ impl Guarantees {
         Self { engine, deployment, scope, liveness, assumptions, capabilities, rules }
     }
 
+    /// The same, with other words for the deployment.
+    #[must_use]
+    pub fn with_deployment(mut self, deployment: impl Into<Cow<'static, str>>) -> Self {
+        self.deployment = deployment.into();
+        self
+    }
+
     /// Adds a rule. Levels from the rule's upwards need it to hold.
     #[must_use]
     pub fn with_rule(mut self, rule: Rule) -> Self {
@@ -269,6 +276,13 @@ impl Guarantees {
     /// The rules that keep this deployment from `level`.
     pub fn obstacles(&self, level: Level) -> impl Iterator<Item = &Rule> + '_ {
         self.rules.iter().filter(move |r| r.level() <= level && !r.outcome().holds())
+    }
+
+    /// The first rule that keeps it from the next level up; `None` at the highest.
+    #[must_use]
+    pub fn next_obstacle(&self) -> Option<&Rule> {
+        let next = Level::ALL.into_iter().find(|level| self.level().is_none_or(|given| *level > given))?;
+        self.obstacles(next).next()
     }
 
     /// Checks that the deployment gives `level`.

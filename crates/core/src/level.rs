@@ -145,6 +145,13 @@ impl Rule {
         rule
     }
 
+    /// As it was kept: with a fix, whatever came out.
+    pub(crate) fn kept(self, outcome: RuleOutcome, reason: &'static str, fix: Option<&'static str>) -> Self {
+        let mut rule = self.came_out(outcome, reason);
+        rule.fix = fix.map(Into::into);
+        rule
+    }
+
     /// Lets the configuration attest the rule when the engine could not prove it.
     ///
     /// Where the engine saw that the rule does not hold, it does not say this: what

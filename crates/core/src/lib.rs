@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod catalogue;
 mod claim;
 mod client;
 mod clock;
@@ -40,6 +41,7 @@ mod token;
 mod url;
 mod validity;
 
+pub use catalogue::{catalogue, read_catalogue};
 pub use claim::{Claim, ClaimId, Mode, Obstacle, Terms};
 pub use client::{ClientBuilder, LockClient, check_runtime};
 pub use clock::{Clock, FakeClock, Moment};

@@ -6,12 +6,14 @@
 
 mod builder;
 mod config;
+mod deployments;
 mod engines;
 mod merge;
 mod registry;
 
 pub use builder::Builder;
 pub use config::{Config, Environment};
+pub use deployments::deployments;
 #[doc(inline)]
 pub use fencelock_core::*;
 /// The engine on etcd, with its own configuration and the test of ownership for transactions of one's own.

@@ -1,0 +1,82 @@
+//! Databases, with settings that keep what they acknowledge and with others.
+
+use crate::{Rows, found};
+use fencelock_core::Level;
+use fencelock_lab::{MariaDb, Postgres};
+
+#[tokio::test]
+async fn sqlite() {
+    let mut rows = Rows::of("sqlite");
+    // Under target/, since the system's temporary folder may be in memory, which is another deployment.
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let url = |settings: &str| format!("sqlite:{}{settings}", directory.path().join("locks.db").display());
+    let full = found(url("")).await;
+    rows.add(
+        "one file on a local file system, `synchronous=FULL`, on Linux",
+        &full,
+        Level::Fenced,
+        Some("sqlite.one_host"),
+    );
+    let off = found(url("?synchronous=off")).await;
+    rows.add("the same, `synchronous=OFF`", &off, Level::Leased, Some("sqlite.synchronous"));
+    let here = full.rules().iter().find(|rule| rule.id() == "sqlite.local_file").unwrap().reason().to_owned();
+    let (file_system, _) = here.split_once(" is on this host").unwrap();
+    rows.compare(|text| text.replace(file_system, "its file system"));
+}
+
+#[tokio::test]
+async fn postgres() {
+    let mut rows = Rows::of("postgres");
+    let durable = Postgres::start_durable().unwrap();
+    rows.add(
+        "one server with durable settings, no standby",
+        &*found(durable.url()).await,
+        Level::Fenced,
+        Some("postgres.failover"),
+    );
+    let loose = Postgres::start().unwrap();
+    rows.add("one server, `fsync` off", &*found(loose.url()).await, Level::Advisory, Some("postgres.fsync"));
+    let unsynced = Postgres::start_with(["synchronous_commit=off"]).unwrap();
+    let mended = found(unsynced.url()).await;
+    rows.add(
+        "one server, `synchronous_commit` off, which is turned on in sessions of our own",
+        &mended,
+        Level::Fenced,
+        Some("postgres.failover"),
+    );
+    let pages = Postgres::start_with(["full_page_writes=off"]).unwrap();
+    rows.add(
+        "one server, `full_page_writes` off",
+        &*found(pages.url()).await,
+        Level::Advisory,
+        Some("postgres.full_page_writes"),
+    );
+    rows.compare(|text| text);
+}
+
+#[tokio::test]
+async fn mysql() {
+    let mut rows = Rows::of("mysql");
+    let durable = MariaDb::start_durable().unwrap();
+    rows.add(
+        "MariaDB, one server with durable settings, no replica",
+        &*found(durable.url()).await,
+        Level::Fenced,
+        Some("mysql.failover"),
+    );
+    let lazy = MariaDb::start_with(["--innodb-flush-log-at-trx-commit=2"]).unwrap();
+    rows.add(
+        "MariaDB, one server, `innodb_flush_log_at_trx_commit` 2",
+        &*found(lazy.url()).await,
+        Level::Advisory,
+        Some("mysql.flush"),
+    );
+    let logged = MariaDb::start_with(["--log-bin=log", "--sync-binlog=0"]).unwrap();
+    rows.add(
+        "MariaDB, one server, a binary log with `sync_binlog` 0",
+        &*found(logged.url()).await,
+        Level::Advisory,
+        Some("mysql.sync_binlog"),
+    );
+    rows.compare(|text| text);
+}
