@@ -1,57 +1,32 @@
-//! Who holds a lock, as a majority tells it, and what operators ask.
+//! What operators ask of a lock.
 
 use crate::ask::ask;
-use crate::set::{Set, duration, odd_answer, text};
-use fencelock_core::{ClaimId, Error, ErrorKind, FencingToken, HolderInfo, LockName, Result};
-use fencelock_redis::redis::{self, Value};
+use crate::member::odd_answer;
+use crate::set::Set;
+use crate::votes::Forced;
+use fencelock_core::{Error, ErrorKind, HolderInfo, LockName, Result};
+use fencelock_redis::redis;
 use fencelock_redis::{Node, NodeFailure};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// How many keys a step of the scan looks at.
 const STEP: usize = 1_000;
-
-/// A node's part of a lock.
-struct Part {
-    left: Option<Duration>,
-    token: Option<FencingToken>,
-    holder: Arc<str>,
-    note: Arc<str>,
-    held_for: Duration,
-}
+/// How many locks are looked at together.
+const TOGETHER: usize = 64;
 
 impl Set {
-    /// Whoever holds it on a majority, and has got a token.
-    pub(crate) async fn holder(&self, name: &LockName) -> Result<Option<HolderInfo>> {
-        let mut answers = self.inspect(&self.keys.of(name));
-        let mut parts: HashMap<Arc<str>, Vec<Part>> = HashMap::new();
-        let mut answered = 0;
-        while let Some((_, answer)) = answers.next().await {
-            let Ok(answer) = answer else { continue };
-            answered += 1;
-            if let Some((id, part)) = part(&answer)? {
-                let parts = parts.entry(id).or_default();
-                parts.push(part);
-            }
-            let most = parts.values().map(Vec::len).max().unwrap_or_default();
-            if most >= self.majority() || (answered >= self.majority() && most + answers.left() < self.majority()) {
-                break;
-            }
-        }
-        if answered < self.majority() {
-            return Err(self.too_few(answered, "inspect").with_name(name));
-        }
-        let found = parts.into_iter().find(|(_, parts)| parts.len() >= self.majority());
-        Ok(found.and_then(|(id, parts)| info(&id, &parts)))
-    }
-
     /// Every held lock whose name begins with `prefix`, found by scanning all keys of all nodes.
     pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>> {
         let (pattern, limit) = (self.keys.pattern(prefix), self.patience());
         let mut answers = ask(self.members.iter().map(|member| {
             let (member, pattern) = (Arc::clone(member), pattern.clone());
-            async move { scan(&member.node, &pattern, limit).await }
+            async move {
+                member.votes()?;
+                scan(&member.node, &pattern, limit).await
+            }
         }));
         let (mut names, mut answered) = (BTreeSet::new(), 0);
         while let Some((_, keys)) = answers.next().await {
@@ -63,76 +38,66 @@ impl Set {
         if answered < self.majority() {
             return Err(self.too_few(answered, "list"));
         }
+        let names: Vec<_> = names.into_iter().filter(|name| name.as_str().starts_with(prefix)).collect();
         let mut holders = Vec::new();
-        for name in names.into_iter().filter(|name| name.as_str().starts_with(prefix)) {
-            if let Some(holder) = self.holder(&name).await? {
-                holders.push((name, holder));
+        for names in names.chunks(TOGETHER) {
+            let mut asked = JoinSet::new();
+            for name in names {
+                let (set, name) = (self.itself.clone(), name.clone());
+                asked.spawn(async move {
+                    let set = set.upgrade().ok_or_else(gone)?;
+                    Ok::<_, Error>(set.holder(&name).await?.map(|holder| (name, holder)))
+                });
+            }
+            while let Some(holder) = asked.join_next().await {
+                holders.extend(holder.map_err(|_| gone())??);
             }
         }
+        holders.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(holders)
     }
 
+    /// Ends the hold wherever a node answers; true if a majority had it, and it had its token.
     pub(crate) async fn force_release(&self, name: &LockName) -> Result<bool> {
         let mut answers = self.force(&self.keys.of(name));
-        let (mut freed, mut foreign, mut answered) = (0, 0, 0);
+        let mut freed: HashMap<Arc<str>, (usize, bool)> = HashMap::new();
+        let (mut foreign, mut answered) = (0, 0);
         while let Some((_, answer)) = answers.next().await {
             let Ok(answer) = answer else { continue };
             answered += 1;
-            freed += usize::from(answer == 1);
-            foreign += usize::from(answer == -1);
+            match answer {
+                Forced::Freed { id, token } => {
+                    let (parts, has_token) = freed.entry(id).or_default();
+                    *parts += 1;
+                    *has_token |= token.is_some();
+                }
+                Forced::Foreign => foreign += 1,
+                Forced::Nothing => {}
+            }
         }
-        if answered < self.majority() {
+        let (majority, silent) = (self.majority(), self.size().saturating_sub(answered));
+        if answered < majority {
             return Err(self.too_few(answered, "force_release").with_name(name));
         }
-        if foreign >= self.majority() {
+        if foreign >= majority {
             let message = "the key holds another program's value, which is never touched; delete it by hand";
             return Err(Error::new(ErrorKind::Engine, message).with_engine("redlock"));
         }
-        // Those that did not answer may have made up its majority.
-        Ok(freed > 0 && freed + (self.size() - answered) >= self.majority())
-    }
-
-    fn too_few(&self, answered: usize, operation: &'static str) -> Error {
-        let message = format!("{answered} of {} nodes answered: no majority", self.size());
-        Error::new(ErrorKind::Unavailable, message).with_engine("redlock").with_operation(operation)
+        let (parts, has_token) = freed.into_values().max_by_key(|(parts, _)| *parts).unwrap_or_default();
+        if parts >= majority && (has_token || silent == 0) {
+            return Ok(has_token);
+        }
+        if parts + silent < majority {
+            return Ok(false);
+        }
+        // No majority is left to whoever had it; whether it was one, the silent would have to say.
+        let what = format!("{parts} of them had the same hold, which is ended there");
+        Err(self.undecided(what, answered, "force_release").with_name(name))
     }
 }
 
-fn info(id: &str, parts: &[Part]) -> Option<HolderInfo> {
-    let token = parts.iter().filter_map(|part| part.token).max();
-    if !id.is_empty() && token.is_none() {
-        return None; // still about to get it
-    }
-    let first = parts.first()?;
-    let mut info = HolderInfo::new(Arc::clone(&first.holder), token.unwrap_or(FencingToken::new(0)))
-        .with_note(Some(Arc::clone(&first.note)).filter(|note| !note.is_empty()))
-        .with_held_for(first.held_for);
-    if let Some(left) = parts.iter().filter_map(|part| part.left).min() {
-        info = info.with_remaining(left);
-    }
-    match u128::from_str_radix(id, 16) {
-        Ok(id) => Some(info.with_claim(ClaimId::from_bytes(id.to_be_bytes()))),
-        Err(_) => Some(info),
-    }
-}
-
-fn part(value: &Value) -> Result<Option<(Arc<str>, Part)>> {
-    let Value::Array(parts) = value else { return Err(odd_answer().into()) };
-    match parts.as_slice() {
-        [] => Ok(None),
-        [Value::Int(left)] => {
-            let (holder, note, held_for) = ("a key of another program".into(), "".into(), Duration::ZERO);
-            Ok(Some(("".into(), Part { left: duration(*left), token: None, holder, note, held_for })))
-        }
-        [Value::Int(left), id, token, holder, note, Value::Int(held_for)] => {
-            let token = text(token).and_then(|token| token.parse().ok()).map(FencingToken::new);
-            let (holder, note) = (text(holder).unwrap_or_default(), text(note).unwrap_or_default());
-            let part =
-                Part { left: duration(*left), token, holder, note, held_for: duration(*held_for).unwrap_or_default() };
-            Ok(Some((text(id).unwrap_or_default(), part)))
-        }
-        _ => Err(odd_answer().into()),
-    }
+fn gone() -> Error {
+    Error::new(ErrorKind::Unavailable, "the client has gone").with_engine("redlock")
 }
 
 async fn scan(node: &Node, pattern: &str, limit: Duration) -> std::result::Result<Vec<String>, NodeFailure> {

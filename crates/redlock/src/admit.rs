@@ -1,5 +1,6 @@
 //! What must be so of the nodes before any lock is asked for.
 
+use crate::looks::look;
 use crate::meta::{Found, Record};
 use crate::probe::Facts;
 use crate::set::Set;
@@ -8,6 +9,10 @@ use fencelock_redis::NodeFailure;
 use std::collections::HashMap;
 
 /// Asks all nodes, and takes the set in if a majority belongs to it. A minority may be away, or without counters.
+///
+/// Who was away does not vote until it has come and was looked at. So each majority that this client ever
+/// asks is one of nodes that were looked at, and shares one with every majority of anybody else: what is
+/// guaranteed follows from the nodes that vote.
 pub(crate) async fn admit(set: &Set) -> Result<()> {
     let found = set.probe().await;
     let reached = found.iter().filter(|facts| facts.is_ok()).count();
@@ -16,18 +21,18 @@ pub(crate) async fn admit(set: &Set) -> Result<()> {
     }
     independent(set, &found)?;
     let record = membership(set, &found)?;
-    for (at, facts) in found.into_iter().enumerate() {
-        if let Ok(facts) = facts {
-            if facts.record.ready().is_none() {
-                let node = address(set, at);
-                tracing::warn!(target: "fencelock", event = "node_unseeded", engine = "redlock", node,
-                    "this node has lost its counters and does not vote; see `fencelock redlock reseed`");
-            }
-            set.learn(at, facts);
+    for (member, facts) in set.members.iter().zip(found) {
+        let Ok(facts) = facts else { continue };
+        if facts.record.ready().is_none() {
+            member.report_unseeded();
         }
+        member.learn(facts, None);
     }
     set.belongs_to(record);
-    set.conclude()
+    set.conclude()?;
+    let away = set.members.iter().enumerate().filter(|(_, member)| !member.is_known());
+    away.for_each(|(at, _)| look(&set.itself, at));
+    Ok(())
 }
 
 /// No two are the same server, and none is a replica.

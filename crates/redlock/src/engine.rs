@@ -1,5 +1,6 @@
 //! The engine: how a majority grants a lock, and how what a minority granted is undone.
 
+use crate::batch::Batcher;
 use crate::config::RedlockConfig;
 use crate::ears::Ears;
 use crate::keys::NameKeys;
@@ -23,6 +24,12 @@ const MARGIN: Duration = Duration::from_millis(2);
 /// The longest that one attempt takes, from its first request to its token. Re-seeding leans on it.
 pub(crate) const LONGEST_ATTEMPT: Duration = Duration::from_secs(3);
 
+/// The longest pause between attempts that met others.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How often a single try is made again when it met other tries and nobody's hold.
+const COLLISIONS: u32 = 12;
+
 /// How long nodes that have not told yet are waited for when the outcome is clear, and it is no success.
 const GRACE: Duration = Duration::from_millis(50);
 
@@ -44,6 +51,7 @@ pub struct RedlockLock {
 pub(crate) struct Shared {
     pub(crate) set: Arc<Set>,
     tokens: Tokens,
+    pub(crate) batcher: Batcher,
 }
 
 impl RedlockLock {
@@ -60,11 +68,11 @@ impl RedlockLock {
         let set = Set::new(config)?;
         crate::admit::admit(&set).await.map_err(|e| e.with_engine("redlock").with_operation("connect"))?;
         let ears = Ears(Arc::clone(&set));
-        let shared = Arc::new(Shared { set, tokens: Tokens::default() });
+        let shared = Arc::new(Shared { set, tokens: Tokens::default(), batcher: Batcher::default() });
         Ok(Arc::new(Self { shared, polling: Polling::new(), ears }))
     }
 
-    async fn attempt(&self, claim: &Claim) -> Result<Attempt> {
+    async fn attempt(&self, claim: &Claim) -> Result<Came> {
         let set = &self.shared.set;
         let keys = set.keys.of(claim.name());
         let sent_at = claim.now();
@@ -81,8 +89,8 @@ impl RedlockLock {
             return match self.token(claim, &keys, &tally, limit, sent_at, end).await {
                 Ok(token) => {
                     let hold = self.polling.hold(claim.name());
-                    let lease = RedlockLease::new(Arc::clone(&self.shared), claim.clone(), keys, token, hold);
-                    Ok(Attempt::Granted(Grant::new(claim, lease, sent_at, token).with_margin(MARGIN)))
+                    let lease = RedlockLease::new(Arc::clone(&self.shared), claim.clone(), token, hold);
+                    Ok(Came::To(Attempt::Granted(Grant::new(claim, lease, sent_at, token).with_margin(MARGIN))))
                 }
                 Err(e) => {
                     self.give_up(claim, &keys).await?;
@@ -95,12 +103,12 @@ impl RedlockLock {
             tally.add(vote);
         }
         let obstacle = tally.obstacle();
-        if !matches!(obstacle, Obstacle::Dead) && (tally.granted() > 0 || claim.is_unanswered()) {
+        if !matches!(obstacle, Obstacle::Dead) && (tally.left_something() || claim.is_unanswered()) {
             self.give_up(claim, &keys).await?;
         }
         match obstacle {
-            Obstacle::Holder { left, holder } => Ok(Attempt::contended(left, holder)),
-            Obstacle::Split => Ok(Attempt::contended(Some(Duration::from_millis(fastrand::u64(5..50))), None)),
+            Obstacle::Holder { left, holder } => Ok(Came::To(Attempt::contended(left, holder))),
+            Obstacle::Split => Ok(Came::Across),
             Obstacle::Missing(e) => Err(e),
             Obstacle::Dead => Err(Error::new(ErrorKind::Lost, "this claim was abandoned or released; its id is dead")),
         }
@@ -147,11 +155,11 @@ impl RedlockLock {
 
     /// Frees on all nodes what the claim holds, and makes its id dead while an answer is owed.
     ///
-    /// A minority that does not answer keeps its part at most until it expires; since the id is
-    /// dead on a majority, it can never be held again.
+    /// A majority is enough for the lock: since the id is dead there, it can never be held again.
+    /// Who did not answer is asked again in the background, for as long as it may have a part.
     async fn undo(&self, claim: &Claim, keys: &NameKeys) -> Result<()> {
         let set = &self.shared.set;
-        let mut answers = set.free(claim, keys, claim.is_unanswered());
+        let mut answers = set.free(claim, keys, claim.server_ttl(), claim.is_unanswered());
         let mut done = 0;
         let mut grace = None;
         while let Some((_, answer)) = match grace {
@@ -171,6 +179,13 @@ impl RedlockLock {
     }
 }
 
+/// What one attempt came to.
+enum Came {
+    To(Attempt),
+    /// Other attempts: nobody holds it, and none of them had a majority.
+    Across,
+}
+
 /// How long an attempt may take: so that most of the ttl is left, and never too long for re-seeding.
 fn longest(claim: &Claim) -> Duration {
     LONGEST_ATTEMPT.min(claim.ttl().mul_f64(0.8))
@@ -182,9 +197,27 @@ impl DistributedLock for RedlockLock {
         self.shared.set.guarantees()
     }
 
+    async fn probe(&self) -> Result<Arc<Guarantees>> {
+        self.shared.set.look_at_all().await
+    }
+
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        let told = |e: Error| e.with_engine("redlock").with_operation("acquire").with_name(claim.name());
-        self.attempt(claim).await.map_err(told)
+        let name = claim.name();
+        let told = |e: Error| e.with_engine("redlock").with_operation("acquire").with_name(name);
+        let mut claim = claim.clone();
+        let mut met = 0;
+        loop {
+            match self.attempt(&claim).await.map_err(told)? {
+                Came::To(attempt) => return Ok(attempt),
+                Came::Across if met >= COLLISIONS => return Ok(Attempt::contended(Some(PAUSE), None)),
+                Came::Across => {
+                    met += 1;
+                    // Those who met must not meet again.
+                    tokio::time::sleep(PAUSE.mul_f64(0.1 + 0.9 * fastrand::f64())).await;
+                    claim = claim.latest();
+                }
+            }
+        }
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Grant> {
@@ -220,6 +253,10 @@ impl Admin for RedlockLock {
 
 impl fmt::Debug for RedlockLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedlockLock").field("set", &self.shared.set).field("polling", &self.polling).finish()
+        f.debug_struct("RedlockLock")
+            .field("set", &self.shared.set)
+            .field("polling", &self.polling)
+            .field("kept_alive", &self.shared.batcher.len())
+            .finish()
     }
 }

@@ -6,6 +6,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Change it with anything below.
 pub(crate) const LAYOUT: &str = "redlock-1";
+/// Under this id a lock stays closed after a forced release: no claim has it.
+pub(crate) const CLOSED: &str = "-";
 /// Many, so that unrelated names seldom propose against each other.
 pub(crate) const SHARDS: u32 = 65_536;
 
@@ -36,11 +38,15 @@ impl Keys {
         let prefix = &self.prefix;
         NameKeys {
             shard,
-            lock: format!("{prefix}:{{{shard}}}:lock:{name}"),
+            lock: self.lock(name),
             fence: self.fence(shard),
             channel: format!("{prefix}:{{{shard}}}:free:{name}"),
             void: format!("{prefix}:{{{shard}}}:void:"),
         }
+    }
+
+    pub(crate) fn lock(&self, name: &LockName) -> String {
+        format!("{}:{{{}}}:lock:{name}", self.prefix, shard(name))
     }
 
     pub(crate) fn fence(&self, shard: u32) -> String {
@@ -62,7 +68,7 @@ impl Keys {
         let rest = key.strip_prefix(&*self.prefix)?.strip_prefix(":{")?;
         let (_, name) = rest.split_once("}:lock:")?;
         let name = LockName::new(name).ok()?;
-        (self.of(&name).lock == key).then_some(name)
+        (self.lock(&name) == key).then_some(name)
     }
 }
 

@@ -1,27 +1,28 @@
 //! One hold on a majority of nodes.
 
 use crate::engine::Shared;
-use crate::keys::NameKeys;
 use async_trait::async_trait;
 use fencelock_core::{
     Claim, Error, ErrorKind, Evidence, FencingToken, Lease, LocalHold, LossReason, Renew, Renewal, Result, Validity,
-    extend_by_renewing, keep_alive_by_renewing,
+    extend_by_renewing,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub(crate) struct RedlockLease {
     shared: Arc<Shared>,
     claim: Claim,
-    keys: NameKeys,
     token: FencingToken,
+    /// The longest that the nodes were asked to keep it, in milliseconds.
+    longest: AtomicU64,
     /// Wakes the first local waiter when the lease goes.
     _hold: LocalHold,
 }
 
 impl RedlockLease {
-    pub(crate) fn new(shared: Arc<Shared>, claim: Claim, keys: NameKeys, token: FencingToken, hold: LocalHold) -> Self {
-        Self { shared, claim, keys, token, _hold: hold }
+    pub(crate) fn new(shared: Arc<Shared>, claim: Claim, token: FencingToken, hold: LocalHold) -> Self {
+        Self { shared, claim, token, longest: AtomicU64::new(0), _hold: hold }
     }
 
     fn told(&self, e: Error, operation: &'static str) -> Error {
@@ -34,30 +35,23 @@ impl Renew for RedlockLease {
     /// Renewed or refused by a majority; anything else is unknown.
     async fn renew(&self, server_ttl: Duration) -> Result<Renewal> {
         let set = &self.shared.set;
-        let mut answers = set.renew(&self.claim, &self.keys, self.token, server_ttl);
-        let (mut renewed, mut refused) = (0, 0);
-        while let Some((_, answer)) = answers.next().await {
-            match answer {
-                Ok(true) => renewed += 1,
-                Ok(false) => refused += 1,
-                Err(_) => {}
-            }
-            if renewed >= set.majority() {
-                return Ok(Renewal::Renewed);
-            }
-            if refused >= set.majority() {
-                return Ok(Renewal::Refused);
+        let millis = u64::try_from(server_ttl.as_millis()).unwrap_or(u64::MAX);
+        self.longest.fetch_max(millis, Ordering::SeqCst);
+        let outcome = set.renew_all(&[(&self.claim, self.token, server_ttl)], set.limit(self.claim.ttl())).await;
+        match outcome.verdicts.first() {
+            Some(Some(verdict)) => Ok(*verdict),
+            _ => {
+                let message = format!("{} of {} nodes answered: no majority renewed it", outcome.answered, set.size());
+                Err(self.told(Error::new(ErrorKind::Unavailable, message), "extend"))
             }
         }
-        let message = format!("{renewed} of {} nodes renewed it and {refused} refused: no majority", set.size());
-        Err(self.told(Error::new(ErrorKind::Unavailable, message), "renew"))
     }
 }
 
 #[async_trait]
 impl Lease for RedlockLease {
     async fn keep_alive(&self, validity: &Validity) -> LossReason {
-        keep_alive_by_renewing(self, validity).await
+        self.shared.batcher.keep_alive(&self.shared.set, self.token, validity).await
     }
 
     async fn extend(&self, ttl: Duration, validity: &Validity) -> Result<()> {
@@ -66,7 +60,9 @@ impl Lease for RedlockLease {
 
     async fn release(self: Box<Self>) -> Result<()> {
         let set = &self.shared.set;
-        let mut answers = set.free(&self.claim, &self.keys, self.claim.is_unanswered());
+        let longest = Duration::from_millis(self.longest.load(Ordering::SeqCst));
+        let keys = set.keys.of(self.claim.name());
+        let mut answers = set.free(&self.claim, &keys, longest, self.claim.is_unanswered());
         let (mut freed, mut not_held) = (0, 0);
         while let Some((_, answer)) = answers.next().await {
             match answer {

@@ -3,19 +3,27 @@
 mod admin;
 mod admit;
 mod ask;
+mod batch;
 mod config;
+mod debts;
 mod ears;
 mod engine;
+mod holders;
 mod keys;
 mod lease;
+mod looks;
+mod member;
 mod meta;
 mod operate;
 mod probe;
+mod questions;
+mod renewal;
 mod reseed;
 mod scripts;
 mod set;
 mod tally;
 mod tokens;
+mod votes;
 
 pub use config::RedlockConfig;
 pub use engine::RedlockLock;

@@ -3,9 +3,10 @@
 use crate::admit::{address, foreign, independent, refused, sized};
 use crate::config::RedlockConfig;
 use crate::keys::SHARDS;
+use crate::member::{Member, odd_answer};
 use crate::meta::{Found, Record, State};
 use crate::probe::Facts;
-use crate::set::{Member, Set, odd_answer};
+use crate::set::Set;
 use fencelock_core::{Error, ErrorKind, Result};
 use fencelock_redis::redis::{self, Value};
 use std::fmt;

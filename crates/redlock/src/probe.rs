@@ -1,7 +1,7 @@
 //! What each node says of itself, and what level follows from all of it.
 
 use crate::meta::Found;
-use fencelock_core::{Assumption, Capability, Guarantees, Level, Liveness, Result, Rule, Scope};
+use fencelock_core::{Assumption, Capability, Guarantees, Level, Liveness, Rule, Scope};
 use fencelock_redis::redis::{self, Value};
 use fencelock_redis::{Node, NodeFailure};
 use std::collections::BTreeMap;
@@ -16,12 +16,12 @@ pub(crate) struct Facts {
     pub(crate) record: Found,
 }
 
-/// A node's place in the set: its address, and its facts once it has been reached.
+/// A node's place in the set: its address, and its facts if it votes.
 pub(crate) type Seat = (String, Option<Facts>);
 
 impl Facts {
     /// Asks everything in a few round trips; `record` is the key of the node's own record.
-    pub(crate) async fn of(node: &Node, record: String, limit: Duration) -> std::result::Result<Self, NodeFailure> {
+    pub(crate) async fn of(node: &Node, record: String, limit: Duration) -> Result<Self, NodeFailure> {
         let ask = async |words: &[&str]| {
             let mut command = redis::Cmd::new();
             for word in words {
@@ -105,39 +105,82 @@ pub(crate) fn nothing_known() -> Guarantees {
         .with_rule(Rule::new("redlock.probe", Level::Advisory))
 }
 
-/// What all say together; of several, what the worst says.
-pub(crate) fn guarantees(seats: &[Seat], attested: &[String]) -> Result<Guarantees> {
+/// What all that vote say together; of several, what the worst says.
+pub(crate) fn guarantees(seats: &[Seat]) -> Guarantees {
     let facts = || seats.iter().filter_map(|(_, facts)| facts.as_ref());
     let version = facts().next().map_or("of unknown version", Facts::version);
     let worst = facts().find(|facts| facts.is_durable() != Some(true)).or_else(|| facts().next());
     let persistence = worst.map_or_else(|| "unknown persistence".to_owned(), Facts::persistence_in_words);
     let deployment = format!("Redlock, {} nodes, Redis {version}, {persistence}", seats.len());
-    let eviction = Rule::new("redlock.eviction", Level::Advisory).attestable();
-    let eviction = match judge(seats, Facts::keeps_all) {
-        (Some(true), _) => eviction.proved("nothing is evicted on any node"),
-        (Some(false), who) => eviction.refused(
+    let mut found = Guarantees::of("redlock", deployment, Scope::Network, Liveness::Lease)
+        .with_capability(Capability::NotifiedWaiting)
+        .with_rule(eviction(seats))
+        .with_rule(seeded(seats))
+        .with_rule(independent(seats))
+        .with_rule(replicas(seats));
+    for rule in durability(seats, &persistence) {
+        found = found.with_rule(rule);
+    }
+    for assumption in Assumption::ALL {
+        found = found.with_assumption(assumption);
+    }
+    found
+        .with_rule(Rule::new("redlock.fsync", Level::Leased).assumed("the disks keep what they acknowledged (T4)"))
+        .with_rule(Rule::new("redlock.tokens", Level::Fenced).proved(
+            "a token counts once a majority of counters has accepted it as larger than any before; no clock is part of it",
+        ))
+        .with_rule(Rule::new("redlock.lost_nodes", Level::Replicated).refused(
+            "a node that is lost for good comes back by hand only, and locks lean on the clocks of a majority",
+            "use etcd or ZooKeeper",
+        ))
+}
+
+fn eviction(seats: &[Seat]) -> Rule {
+    let rule = Rule::new("redlock.eviction", Level::Advisory);
+    match judge(seats, Facts::keeps_all) {
+        (Some(true), _) => rule.proved("nothing is evicted on any node"),
+        (Some(false), who) => rule.refused(
             "held locks and counters are evicted when memory is short",
             format!("set maxmemory-policy noeviction on every node; it is not so on {who}"),
         ),
-        (None, who) => eviction.unknown(format!("{who} does not show the eviction policy")),
-    };
-    let replicas = Rule::new("redlock.replicas", Level::Leased).attestable();
-    let replicas = match judge(seats, Facts::has_no_replicas) {
-        (Some(true), _) => replicas.proved("no node has a replica that could be promoted"),
-        (Some(false), who) => replicas.refused(
+        (None, who) => rule.attestable().unknown(format!("{who} does not show the eviction policy")),
+    }
+}
+
+/// Those that are not so are never let in; only a node that hides who it is could be one of them.
+fn independent(seats: &[Seat]) -> Rule {
+    let rule = Rule::new("redlock.independent", Level::Leased);
+    match judge(seats, |facts| Some(facts.run_id().is_some() && facts.get("role").is_some()).filter(|shown| *shown)) {
+        (Some(_), _) => rule.proved("no two nodes are the same server, and none is a replica"),
+        (None, who) => {
+            rule.attestable().unknown(format!("{who} does not show who it is: it may be another node again"))
+        }
+    }
+}
+
+fn replicas(seats: &[Seat]) -> Rule {
+    let rule = Rule::new("redlock.replicas", Level::Leased);
+    match judge(seats, Facts::has_no_replicas) {
+        (Some(true), _) => rule.proved("no node has a replica that could be promoted"),
+        (Some(false), who) => rule.refused(
             "a replica that is promoted may not have a lock or a token that was granted",
-            format!("remove the replicas, or never promote one; {who} has one"),
+            format!("remove the replicas; {who} has one"),
         ),
-        (None, who) => replicas.unknown(format!("{who} does not show its replicas")),
-    };
+        (None, who) => rule.attestable().unknown(format!("{who} does not show its replicas")),
+    }
+}
+
+/// What a restart leaves: of locks, and of counters.
+fn durability(seats: &[Seat], persistence: &str) -> [Rule; 2] {
+    // That nodes come back late is the operator's to know, whatever they write.
     let restart = Rule::new("redlock.delayed_restart", Level::Leased).attestable();
-    let durable = Rule::new("redlock.persistence", Level::Fenced).attestable();
-    let (restart, durable) = match judge(seats, Facts::is_durable) {
-        (Some(true), _) => (
+    let durable = Rule::new("redlock.persistence", Level::Fenced);
+    match judge(seats, Facts::is_durable) {
+        (Some(true), _) => [
             restart.proved("a node that restarts still has its locks"),
             durable.proved("every write is on disk on every node before it is answered"),
-        ),
-        (Some(false), who) => (
+        ],
+        (Some(false), who) => [
             restart.refused(
                 format!("{persistence}: a restart forgets locks that were granted"),
                 format!(
@@ -151,40 +194,25 @@ pub(crate) fn guarantees(seats: &[Seat], attested: &[String]) -> Result<Guarante
                     "set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no on every node; it is not so on {who}"
                 ),
             ),
-        ),
+        ],
         (None, who) => {
             let reason = format!("{who} does not show whether every write is synced");
-            (restart.unknown(reason.clone()), durable.unknown(reason))
+            [restart.unknown(reason.clone()), durable.attestable().unknown(reason)]
         }
-    };
-    let mut found = Guarantees::of("redlock", deployment, Scope::Network, Liveness::Lease)
-        .with_capability(Capability::NotifiedWaiting)
-        .with_rule(eviction)
-        .with_rule(seeded(seats))
-        .with_rule(replicas)
-        .with_rule(restart)
-        .with_rule(Rule::new("redlock.fsync", Level::Leased).assumed("the disks keep what they acknowledged (T4)"))
-        .with_rule(durable)
-        .with_rule(Rule::new("redlock.tokens", Level::Fenced).proved(
-            "a token counts once a majority of counters has accepted it as larger than any before; no clock is part of it",
-        ))
-        .with_rule(Rule::new("redlock.lost_nodes", Level::Replicated).refused(
-            "a node that is lost for good comes back by hand only, and locks lean on the clocks of a majority",
-            "use etcd or ZooKeeper",
-        ));
-    for assumption in
-        [Assumption::ClockRates, Assumption::ServerClock, Assumption::HolderClock, Assumption::ServerMemory]
-    {
-        found = found.with_assumption(assumption);
     }
-    found.attest(attested)
 }
 
-/// Whether it is so on all nodes; if not, or not known, on which it is not.
+/// Whether it is so on all nodes that vote; if not, or not known, on which it is not.
+///
+/// Who does not vote has no part in what is promised: every majority that counts here
+/// is one of nodes that were asked.
 fn judge(seats: &[Seat], what: impl Fn(&Facts) -> Option<bool>) -> (Option<bool>, String) {
     let mut silent = None;
+    let mut any = false;
     for (address, facts) in seats {
-        match facts.as_ref().and_then(&what) {
+        let Some(facts) = facts else { continue };
+        any = true;
+        match what(facts) {
             Some(true) => {}
             Some(false) => return (Some(false), address.clone()),
             None => silent = silent.or(Some(address.clone())),
@@ -192,7 +220,8 @@ fn judge(seats: &[Seat], what: impl Fn(&Facts) -> Option<bool>) -> (Option<bool>
     }
     match silent {
         Some(address) => (None, address),
-        None => (Some(true), String::new()),
+        None if any => (Some(true), String::new()),
+        None => (None, "no node".to_owned()),
     }
 }
 
@@ -206,8 +235,9 @@ fn seeded(seats: &[Seat]) -> Rule {
     }
     let others = others.join(", ");
     if count > all / 2 {
-        return rule
-            .proved(format!("{count} of {all} nodes have their counters; not reached, or to be re-seeded: {others}"));
+        return rule.proved(format!(
+            "{count} of {all} nodes have their counters; the others do not vote until they are reached, or re-seeded: {others}"
+        ));
     }
     rule.refused(
         format!("{count} of {all} nodes have their counters: no majority; not so: {others}"),
@@ -232,13 +262,15 @@ fn lines(answer: &Value) -> Vec<(String, String)> {
 mod tests {
     use super::*;
     use crate::meta::{Record, State};
-    use fencelock_core::RuleOutcome;
+    use fencelock_core::{ErrorKind, RuleOutcome};
 
     fn seat(info: &[(&str, &str)], fsync: Option<&str>) -> Seat {
         let mut all: BTreeMap<String, String> = [
             ("redis_version", "7"),
             ("maxmemory", "0"),
             ("maxmemory_policy", "noeviction"),
+            ("run_id", "1"),
+            ("role", "master"),
             ("connected_slaves", "0"),
             ("aof_enabled", "1"),
         ]
@@ -250,35 +282,72 @@ mod tests {
         ("h:1".to_owned(), Some(Facts { info: all, appendfsync, no_fsync_on_rewrite, record }))
     }
 
-    fn level(seats: &[Seat], attested: &[&str]) -> Option<Level> {
-        let attested: Vec<_> = attested.iter().map(|id| (*id).to_owned()).collect();
-        guarantees(seats, &attested).unwrap().level()
+    fn attested(seats: &[Seat], ids: &[&str]) -> fencelock_core::Result<Guarantees> {
+        guarantees(seats).attest(ids)
+    }
+
+    fn level(seats: &[Seat]) -> Option<Level> {
+        guarantees(seats).level()
+    }
+
+    fn good() -> Seat {
+        seat(&[], Some("always"))
     }
 
     #[test]
     fn the_level_is_that_of_the_worst_node() {
-        let good = || seat(&[], Some("always"));
         let forgetful = || seat(&[("aof_enabled", "0")], Some("everysec"));
-        assert_eq!(level(&[good(), good(), good()], &[]), Some(Level::Fenced));
+        assert_eq!(level(&[good(), good(), good()]), Some(Level::Fenced));
         let one = [good(), good(), forgetful()];
-        assert_eq!(level(&one, &[]), Some(Level::Advisory));
-        assert_eq!(level(&one, &["redlock.delayed_restart"]), Some(Level::Leased));
-        assert_eq!(
-            level(&[good(), seat(&[("connected_slaves", "1")], Some("always")), good()], &[]),
-            Some(Level::Advisory)
-        );
+        assert_eq!(level(&one), Some(Level::Advisory));
+        let delayed = attested(&one, &["redlock.delayed_restart"]).unwrap();
+        assert_eq!(delayed.level(), Some(Level::Leased));
+        assert_eq!(level(&[good(), seat(&[("connected_slaves", "1")], Some("always")), good()]), Some(Level::Advisory));
         let full = [("maxmemory", "9"), ("maxmemory_policy", "allkeys-lru")];
-        assert_eq!(level(&[good(), good(), seat(&full, Some("always"))], &[]), None);
-        assert!(guarantees(&[good(), good(), good()], &["redlock.lost_nodes".to_owned()]).is_err());
+        assert_eq!(level(&[good(), good(), seat(&full, Some("always"))]), None);
     }
 
     #[test]
-    fn what_was_not_reached_is_unknown_and_can_be_attested() {
-        let seats = [seat(&[], Some("always")), seat(&[], Some("always")), ("h:3".to_owned(), None)];
-        let found = guarantees(&seats, &[]).unwrap();
-        assert!(found.rule_is("redlock.persistence", RuleOutcome::Unknown));
-        assert!(found.rule_is("redlock.seeded", RuleOutcome::Proved), "two of three");
-        let all = ["redlock.eviction", "redlock.persistence", "redlock.delayed_restart", "redlock.replicas"];
-        assert_eq!(level(&seats, &all), Some(Level::Fenced));
+    fn who_was_not_reached_does_not_vote_and_decides_nothing() {
+        let seats = [good(), good(), ("h:3".to_owned(), None)];
+        let found = guarantees(&seats);
+        assert_eq!(found.level(), Some(Level::Fenced));
+        let seeded = found.rules().iter().find(|rule| rule.id() == "redlock.seeded").unwrap();
+        assert!(seeded.outcome() == RuleOutcome::Proved && seeded.reason().contains("h:3"), "{}", seeded.reason());
+        assert_eq!(level(&[good(), ("h:2".to_owned(), None), ("h:3".to_owned(), None)]), None, "no majority votes");
+    }
+
+    #[test]
+    fn only_what_a_node_hides_is_attested() {
+        let hides = |key: &str| {
+            let (address, facts) = good();
+            (
+                address,
+                facts.map(|facts| Facts { info: facts.info.into_iter().filter(|(k, _)| k != key).collect(), ..facts }),
+            )
+        };
+        for (hidden, rule) in [
+            ("maxmemory_policy", "redlock.eviction"),
+            ("run_id", "redlock.independent"),
+            ("connected_slaves", "redlock.replicas"),
+            ("aof_enabled", "redlock.persistence"),
+        ] {
+            let seats = [good(), hides(hidden), good()];
+            assert!(guarantees(&seats).rule_is(rule, RuleOutcome::Unknown), "{rule}");
+            assert!(attested(&seats, &[rule]).unwrap().rule_is(rule, RuleOutcome::Attested), "{rule}");
+        }
+        for (shown, rule) in [
+            ([("maxmemory", "9"), ("maxmemory_policy", "allkeys-lru")], "redlock.eviction"),
+            ([("connected_slaves", "1"), ("role", "master")], "redlock.replicas"),
+            ([("aof_enabled", "0"), ("role", "master")], "redlock.persistence"),
+        ] {
+            let seats = [good(), good(), seat(&shown, Some("always"))];
+            assert!(guarantees(&seats).rule_is(rule, RuleOutcome::Refused), "{rule}");
+            assert_eq!(attested(&seats, &[rule]).unwrap_err().kind(), ErrorKind::Refused, "{rule}");
+        }
+        assert_eq!(
+            attested(&[good(), good(), good()], &["redlock.lost_nodes"]).unwrap_err().kind(),
+            ErrorKind::Refused
+        );
     }
 }

@@ -9,9 +9,10 @@
 use crate::admit::{address, foreign, independent, refused, sized};
 use crate::engine::LONGEST_ATTEMPT;
 use crate::keys::SHARDS;
+use crate::member::odd_answer;
 use crate::meta::{Found, Record, State};
 use crate::operate::{BATCH, RedlockOperator};
-use crate::set::{odd_answer, text};
+use crate::votes::text;
 use fencelock_core::{Error, ErrorKind, Result};
 use fencelock_redis::redis::{self, Value};
 use std::time::Duration;

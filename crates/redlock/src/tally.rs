@@ -1,6 +1,7 @@
 //! Counting the votes of one acquire.
 
-use crate::set::Vote;
+use crate::keys::CLOSED;
+use crate::votes::{Part, Vote};
 use fencelock_core::{Error, ErrorKind, FencingToken};
 use fencelock_redis::NodeFailure;
 use std::collections::HashMap;
@@ -23,15 +24,12 @@ pub(crate) enum Verdict {
     Lost,
 }
 
-/// What another has on one node: for how long still, and who it is.
-type Part<'a> = (Option<Duration>, Option<&'a Arc<str>>);
-
 /// Who stands in the way, when no majority granted it.
 #[derive(Debug)]
 pub(crate) enum Obstacle {
     /// One holds it on a majority of nodes.
     Holder { left: Option<Duration>, holder: Option<Arc<str>> },
-    /// Several try at once, and none has a majority.
+    /// Several try at once, and none has a majority, or one is about to get its token.
     Split,
     /// The id is dead.
     Dead,
@@ -92,11 +90,24 @@ impl Tally {
             .votes
             .iter()
             .filter_map(|vote| match vote {
-                Vote::Granted { counter, .. } | Vote::Held { counter, .. } => Some(*counter),
+                Vote::Granted { counter, .. } | Vote::Held(Part { counter, .. }) => Some(*counter),
                 Vote::Dead | Vote::Unseeded => None,
             })
             .collect();
         if counters.len() < self.majority() { None } else { counters.into_iter().max() }
+    }
+
+    /// Whether a node may have a part of the claim's, whose request was answered.
+    pub(crate) fn left_something(&self) -> bool {
+        // An answer that cannot be read may have been a yes.
+        self.granted() > 0 || self.failures.iter().any(|failure| failure.kind() == ErrorKind::Engine)
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.votes.iter().filter_map(|vote| match vote {
+            Vote::Held(part) => Some(part),
+            _ => None,
+        })
     }
 
     /// Why no majority granted it.
@@ -104,25 +115,33 @@ impl Tally {
         if self.count(|vote| *vote == Vote::Dead) > 0 {
             return Obstacle::Dead;
         }
-        let held = self.count(|vote| matches!(vote, Vote::Held { .. }));
+        let held = self.parts().count();
         if held == 0 || held + self.granted() < self.majority() {
             return Obstacle::Missing(self.missing());
         }
-        let mut holders: HashMap<&str, Vec<Part<'_>>> = HashMap::new();
-        for vote in &self.votes {
-            if let Vote::Held { left, id, holder, .. } = vote {
-                holders.entry(id).or_default().push((*left, holder.as_ref()));
-            }
-        }
+        let mut holders: HashMap<&str, Vec<&Part>> = HashMap::new();
+        self.parts().for_each(|part| holders.entry(&part.id).or_default().push(part));
         let most = holders.into_values().max_by_key(Vec::len).unwrap_or_default();
         // Where a node was silent, it may be the one that makes up the holder's majority.
         let silent = self.size.saturating_sub(self.votes.len());
-        if most.len() + silent < self.majority() {
+        // Without its token it is an attempt, which will be a hold or be undone in a moment.
+        let trying = !most.iter().any(|part| part.has_token || part.id.is_empty() || *part.id == *CLOSED);
+        if trying || most.len() + silent < self.majority() {
             return Obstacle::Split;
         }
-        // Until then a majority keeps it; without an end there is none.
-        let left = most.iter().map(|(left, _)| *left).max_by_key(|left| left.unwrap_or(Duration::MAX)).flatten();
-        Obstacle::Holder { left, holder: most.iter().find_map(|(_, holder)| holder.map(Arc::clone)) }
+        Obstacle::Holder {
+            left: self.until_a_majority_is_free(),
+            holder: most.iter().find_map(|part| part.holder.clone()),
+        }
+    }
+
+    /// When enough of the nodes that told will have let go of what they have; without an end there is no such time.
+    fn until_a_majority_is_free(&self) -> Option<Duration> {
+        let mut lefts: Vec<_> = self.parts().map(|part| part.left.unwrap_or(Duration::MAX)).collect();
+        lefts.extend(std::iter::repeat_n(Duration::ZERO, self.granted()));
+        lefts.sort_unstable();
+        let last = lefts.get(self.majority() - 1).or(lefts.last()).copied();
+        last.filter(|left| *left < Duration::MAX)
     }
 
     fn missing(&self) -> Error {
@@ -154,8 +173,13 @@ mod tests {
         Ok(Vote::Granted { counter: token, token: Some(FencingToken::new(token)) })
     }
 
+    fn part(id: &str, secs: u64, has_token: bool) -> Result<Vote, NodeFailure> {
+        let (left, holder) = (Some(Duration::from_secs(secs)), Some(id.into()));
+        Ok(Vote::Held(Part { counter: 9, left, id: id.into(), holder, has_token }))
+    }
+
     fn held(id: &str) -> Result<Vote, NodeFailure> {
-        Ok(Vote::Held { counter: 9, left: Some(Duration::from_secs(1)), id: id.into(), holder: Some(id.into()) })
+        part(id, 1, true)
     }
 
     fn gone() -> Result<Vote, NodeFailure> {
@@ -194,6 +218,11 @@ mod tests {
         assert!(matches!(tally(3, vec![held("x"), held("y"), yes(1)]).obstacle(), Obstacle::Split));
         assert!(matches!(tally(3, vec![held("x"), gone(), gone()]).obstacle(), Obstacle::Missing(_)));
         assert!(matches!(tally(3, vec![Ok(Vote::Dead), yes(1), yes(1)]).obstacle(), Obstacle::Dead));
+        let trying = tally(3, vec![part("x", 9, false), part("x", 9, false), gone()]).obstacle();
+        assert!(matches!(trying, Obstacle::Split), "it has no token yet");
+        let closed = tally(3, vec![part(CLOSED, 2, false), part(CLOSED, 3, false), yes(1)]).obstacle();
+        let until = Duration::from_secs(2);
+        assert!(matches!(closed, Obstacle::Holder { left: Some(left), .. } if left == until), "{closed:?}");
         let Obstacle::Missing(e) = tally(3, vec![Ok(Vote::Unseeded), Ok(Vote::Unseeded), yes(1)]).obstacle() else {
             panic!("not missing")
         };

@@ -7,7 +7,8 @@
 //! `tests/model.rs` checks it.
 
 use crate::keys::NameKeys;
-use crate::set::{Reply, Set, lock};
+use crate::set::{Set, lock};
+use crate::votes::Reply;
 use fencelock_core::{Error, ErrorKind, FencingToken, Result};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -83,7 +84,11 @@ impl Tokens {
     }
 }
 
-/// One proposal: nothing if a majority accepted it, else the largest counter of a majority.
+/// One proposal: nothing if a majority accepted it while the claim held a majority, else the largest
+/// counter of a majority.
+///
+/// That the claim still holds is asked again here: what it was granted before may have been
+/// taken from it meanwhile, by a forced release or a clock, and be another's by now.
 async fn round(
     set: &Arc<Set>,
     id: &str,
@@ -93,45 +98,48 @@ async fn round(
     end: Instant,
 ) -> Result<Option<u64>> {
     let mut replies = set.propose(id, keys, token, limit);
-    let (mut accepted, mut answered, mut largest) = (0, 0, token.get());
+    let (majority, mut accepted, mut held, mut answered, mut largest) = (set.majority(), 0, 0, 0, token.get());
     let mut unnoted = Vec::new();
     while let Some((at, reply)) = replies.next_by(end).await {
         match reply {
-            Ok(Reply::Accepted { noted }) => {
+            Ok(Reply::Accepted { holds }) => {
                 accepted += 1;
                 answered += 1;
-                if !noted {
-                    unnoted.push(at);
-                }
+                held += usize::from(holds);
+                // Its acquire may be on its way there.
+                unnoted.extend((!holds).then_some(at));
             }
-            Ok(Reply::Refused(counter)) => {
+            Ok(Reply::Refused { counter, holds }) => {
                 answered += 1;
+                held += usize::from(holds);
                 largest = largest.max(counter);
                 unnoted.push(at);
             }
             Ok(Reply::Unseeded) | Err(_) => {}
         }
-        if accepted >= set.majority() {
-            let (set, id, keys) = (Arc::clone(set), id.to_owned(), keys.clone());
+        if accepted >= majority && held >= majority {
             // The hold's token is noted wherever the hold is, so that any majority of its nodes can renew it.
-            let note = move |at| set.confirm(at, &id, &keys, token, limit);
-            unnoted.into_iter().for_each(&note);
+            unnoted.into_iter().for_each(|at| set.confirm(at, id, &keys.lock, token));
             if replies.left() > 0 {
+                let (set, id, lock) = (Arc::clone(set), id.to_owned(), keys.lock.clone());
                 tokio::spawn(async move {
                     while let Some((at, reply)) = replies.next().await {
-                        if matches!(reply, Ok(Reply::Refused(_) | Reply::Accepted { noted: false })) {
-                            note(at);
+                        if !matches!(reply, Ok(Reply::Accepted { holds: true } | Reply::Unseeded)) {
+                            set.confirm(at, &id, &lock, token);
                         }
                     }
                 });
             }
             return Ok(None);
         }
-        if accepted + replies.left() < set.majority() && answered >= set.majority() {
+        if accepted + replies.left() < majority && answered >= majority {
             return Ok(Some(largest));
         }
     }
-    Err(late(format!("{answered} of {} nodes answered the proposal of a token", set.size())))
+    let size = set.size();
+    Err(late(format!(
+        "{answered} of {size} nodes answered the proposal of a token, and {held} still had the claim's hold"
+    )))
 }
 
 fn late(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {

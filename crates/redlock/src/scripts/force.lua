@@ -1,9 +1,19 @@
--- Frees this node's part of the lock whoever holds it, unless the key is another program's.
--- KEYS: lock.  ARGV: channel.
--- Answers 1 if it was freed, 0 if nobody held it, -1 if the key is not ours.
-if redis.call('exists', KEYS[1]) == 0 then return 0 end
-local id = redis.pcall('hget', KEYS[1], 'id')
-if type(id) ~= 'string' then return -1 end
-redis.call('del', KEYS[1])
+-- Ends whoever's hold of this node's part of the lock, unless the key is another program's.
+-- KEYS: lock.  ARGV: channel, the id that no claim has.
+-- A hold that asked for a lock delay leaves the lock closed under that id: for the delay, or what was left.
+-- Answers {1, id, token or ''} if it was held, {0} if not, {-1} if the key is not ours.
+if redis.call('exists', KEYS[1]) == 0 then return {0} end
+local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'delay')
+if held.err or not held[1] then return {-1} end
+if held[1] == ARGV[2] then return {0} end
+local delay = tonumber(held[3] or 0)
+if delay > 0 then
+    redis.call('hset', KEYS[1], 'id', ARGV[2])
+    redis.call('hdel', KEYS[1], 'token', 'holder', 'note', 'delay', 'at')
+    if redis.call('pttl', KEYS[1]) > delay then redis.call('pexpire', KEYS[1], delay) end
+else
+    redis.call('del', KEYS[1])
+end
+-- Waiters who are not told look by themselves.
 redis.pcall('publish', ARGV[1], '')
-return 1
+return {1, held[1], held[2] or ''}

@@ -1,9 +1,9 @@
 -- Who holds this node's part of the lock.
--- KEYS: lock.
+-- KEYS: lock.  ARGV: the id that no claim has.
 -- Answers {} if nobody, {ms left} for a key of another program, or {ms left, id, token or '', holder, note, ms held}.
 local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'holder', 'note', 'at')
 local left = redis.call('pttl', KEYS[1])
-if left == -2 then return {} end
+if left == -2 or held[1] == ARGV[1] then return {} end
 if held.err or not held[1] then return {left} end
 local now = redis.call('time')
 return {left, held[1], held[2] or '', held[3] or '', held[4] or '',

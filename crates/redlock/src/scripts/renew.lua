@@ -1,7 +1,20 @@
--- Counts the ttl anew; never creates, never takes back, never shortens.
--- KEYS: lock.  ARGV: id, token, ttl in ms.  Answers 1 if it is still held so, else 0.
-local held = redis.pcall('hmget', KEYS[1], 'id', 'token')
--- The token too: a late copy of the acquire may have taken the lock anew after another had it.
-if held[1] ~= ARGV[1] or held[2] ~= ARGV[2] then return 0 end
-if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then redis.call('pexpire', KEYS[1], ARGV[3]) end
-return 1
+-- Counts the ttl anew, of each of several holds; never creates, never takes back, never shortens.
+-- KEYS: locks.  ARGV: for each its id, token, ttl in ms.
+-- Answers for each 1 if it is still held so, 2 if the claim holds here and no token is noted, else 0.
+local answers = {}
+for i, key in ipairs(KEYS) do
+    local held = redis.pcall('hmget', key, 'id', 'token')
+    local id, token, ttl = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
+    -- The token too: a late copy of the acquire may have taken the lock anew after another had it.
+    if held[1] ~= id then
+        answers[i] = 0
+    elseif not held[2] then
+        answers[i] = 2
+    elseif held[2] ~= token then
+        answers[i] = 0
+    else
+        if redis.call('pttl', key) < tonumber(ttl) then redis.call('pexpire', key, ttl) end
+        answers[i] = 1
+    end
+end
+return answers

@@ -1,0 +1,100 @@
+//! Renewals of one client, together.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, missing_docs, reason = "a test")]
+
+mod common;
+
+use common::{client, initialised, proxies, until};
+use fencelock_lab::{Mood, Redis, RedisNodes};
+use std::time::{Duration, Instant};
+
+const SLACK: Duration = Duration::from_secs(10);
+
+/// How many scripts a node was sent.
+fn scripts(redis: &Redis) -> u64 {
+    let stats = redis.command(&["INFO", "commandstats"]).unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_holds_cost_each_node_a_command_for_each_256_and_interval() {
+    const HOLDS: u64 = 1_000;
+    let nodes = initialised(RedisNodes::start(3).unwrap()).await;
+    let client = client(&nodes.addresses()).await;
+    let ttl = Duration::from_secs(9);
+    let mut guards = Vec::new();
+    for at in 0..HOLDS {
+        guards.push(client.named(&format!("{at}")).ttl(ttl).acquire().await.unwrap());
+    }
+    // The first interval is over, in which they fall into step.
+    tokio::time::sleep(ttl / 2).await;
+    let counts = || nodes.nodes().iter().map(scripts).collect::<Vec<_>>();
+    let (before, started) = (counts(), Instant::now());
+    tokio::time::sleep(ttl).await;
+    let intervals = u64::try_from(started.elapsed().as_millis().div_ceil((ttl / 3).as_millis())).unwrap();
+    for (before, after) in before.into_iter().zip(counts()) {
+        let cost = after - before;
+        println!("{HOLDS} holds for {intervals} intervals: {cost} commands");
+        assert!(cost <= (HOLDS.div_ceil(256) + 1) * (intervals + 1), "{cost} commands in {intervals} intervals");
+        assert!(cost >= HOLDS / 256 * (intervals - 1), "{cost} commands cannot have renewed them");
+    }
+    assert!(guards.iter().all(|guard| guard.is_held()));
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+    let before = counts();
+    tokio::time::sleep(ttl / 2).await;
+    assert_eq!(counts(), before, "when nobody is left, nothing is sent");
+}
+
+/// Of a batch, one hold was taken away: it is told, and the others are renewed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_lost_hold_costs_the_others_nothing() {
+    let nodes = initialised(RedisNodes::start(3).unwrap()).await;
+    let (client, other) = (client(&nodes.addresses()).await, client(&nodes.addresses()).await);
+    let ttl = Duration::from_millis(1_500);
+    let mut guards = Vec::new();
+    for at in 0..40 {
+        guards.push(client.named(&format!("{at}")).ttl(ttl).acquire().await.unwrap());
+    }
+    assert!(other.force_release("7").await.unwrap());
+    until("it is told", ttl + SLACK, || !guards[7].is_held()).await;
+    tokio::time::sleep(ttl * 2).await;
+    assert_eq!(guards.iter().filter(|guard| guard.is_held()).count(), 39);
+}
+
+/// Two of five hang in turn, for longer than a ttl: every hold is renewed by the rest.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hanging_minorities_lose_nothing() {
+    let nodes = initialised(RedisNodes::start(5).unwrap()).await;
+    let (proxies, addresses) = proxies(&nodes);
+    let client = client(&addresses).await;
+    let ttl = Duration::from_millis(2_400);
+    let mut guards = Vec::new();
+    for at in 0..300 {
+        guards.push(client.named(&format!("{at}")).ttl(ttl).acquire().await.unwrap());
+    }
+    proxies[0].set(Mood::Hold);
+    proxies[3].set(Mood::Hold);
+    tokio::time::sleep(ttl * 2).await;
+    assert_eq!(guards.iter().filter(|guard| guard.is_held()).count(), guards.len());
+}
+
+/// A node that did not hear of the token when it was agreed on hears of it when the hold is renewed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_missed_the_token_learns_it() {
+    let nodes = initialised(RedisNodes::start(3).unwrap()).await;
+    let client = client(&nodes.addresses()).await;
+    let ttl = Duration::from_millis(1_800);
+    let guard = client.named("a").ttl(ttl).acquire().await.unwrap();
+    let keys = nodes.nodes()[2].command(&["KEYS", "*:lock:a"]).unwrap();
+    let key = keys.lines().nth(2).unwrap();
+    assert!(nodes.nodes()[2].command(&["HDEL", key, "token"]).unwrap().starts_with(":1"));
+    tokio::time::sleep(ttl).await;
+    nodes.nodes()[0].server().stop();
+    tokio::time::sleep(ttl * 3 / 2).await;
+    assert!(guard.is_held(), "renewed by the one that had missed it and one other");
+    nodes.nodes()[0].server().cont();
+    guard.release().await.unwrap();
+}
