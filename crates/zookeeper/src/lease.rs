@@ -5,6 +5,7 @@ use crate::engine::Inner;
 use crate::failure::Failure;
 use crate::queue::Place;
 use crate::session::Session;
+use crate::watching;
 use async_trait::async_trait;
 use fencelock_core::{Claim, Error, ErrorKind, Evidence, Lease, LossReason, Result, Validity};
 use std::sync::Arc;
@@ -28,7 +29,8 @@ impl ZooKeeperLease {
         loop {
             match session.call(session.client.get_and_watch_data(path)).await {
                 Ok((_, stat, watcher)) if stat.czxid == self.place.czxid => {
-                    watcher.changed().await;
+                    // Told or ended: what is there now is asked in either case.
+                    let _ = watching::changed(session, watcher).await;
                 }
                 Ok(_) | Err(Failure::NoNode) => return,
                 // Not known: the heartbeats tell whether there is still a session, this only when to ask again.

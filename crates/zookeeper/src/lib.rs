@@ -16,6 +16,7 @@ mod queue;
 mod session;
 mod tempo;
 mod voids;
+mod watching;
 mod words;
 
 pub use config::{Access, ZooKeeperConfig};

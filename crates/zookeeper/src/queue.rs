@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::keys::{self, Data, Entry};
 use crate::session::Session;
 use crate::voids::Voids;
+use crate::watching;
 use fencelock_core::{Claim, Error, ErrorKind, Obstacle, Result};
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -183,12 +184,12 @@ pub(crate) async fn wait(
     claim.met(Obstacle::Held(holder.map(Into::into)));
     let safety = SAFETY + SAFETY.mul_f64(fastrand::f64() / 2.0);
     tokio::select! {
-        event = watcher.changed() => {
+        event = watching::changed(session, watcher) => {
+            let event = event?;
             tracing::trace!(target: "fencelock", event = "woken", name = %claim.name(), claim = %claim.id(),
                 by = %event.event_type, "woken");
             Ok(())
         }
-        () = session.until_ended() => Err(Failure::Unknown("the session has ended".to_owned())),
         opened = reopen(session, &path, stat.czxid, data.delay), if before.is_closure() => opened,
         () = tokio::time::sleep(safety) => Ok(()),
     }

@@ -17,12 +17,15 @@ fn url(server: &ZooKeeper) -> String {
 async fn first_come_first_served_and_cancelled_waiters_hold_nobody_up() {
     let server = ZooKeeper::start().unwrap();
     let raw = raw(&server.address().to_string()).await;
-    let clients = [client(&url(&server)).await, client(&url(&server)).await, client(&url(&server)).await];
+    let mut clients = Vec::new();
+    for _ in 0..5 {
+        clients.push(client(&url(&server)).await);
+    }
     let guard = clients[0].acquire("fifo").await.unwrap();
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut waiters = Vec::new();
-    for place in 0..12_usize {
-        let waiting = in_line(&raw, &clients[place % 3], "fifo").await;
+    for place in 0..20_usize {
+        let waiting = in_line(&raw, &clients[place % 5], "fifo").await;
         let served = Arc::clone(&served);
         let stop = StopOnDrop(waiting.abort_handle());
         waiters.push(tokio::spawn(async move {
@@ -32,19 +35,22 @@ async fn first_come_first_served_and_cancelled_waiters_hold_nobody_up() {
             guard.release().await.unwrap();
         }));
     }
-    // The first, the last, two in a row, and one between.
-    for place in [0, 4, 5, 8, 11] {
+    // The first, and two in a row.
+    let cancelled = [0, 7, 8];
+    for place in cancelled {
         waiters[place].abort();
     }
-    until("the cancelled have gone", SLACK, || async { nodes(&raw, "fifo").await.len() == 8 }).await;
+    until("the cancelled have gone", SLACK, || async { nodes(&raw, "fifo").await.len() == 18 }).await;
     assert!(guard.is_held());
     guard.release().await.unwrap();
     for (place, waiter) in waiters.into_iter().enumerate() {
         let ended = within("every waiter is served", SLACK, waiter).await;
-        assert_eq!(ended.is_err(), [0, 4, 5, 8, 11].contains(&place));
+        assert_eq!(ended.is_err(), cancelled.contains(&place));
     }
     let served = served.lock().unwrap().clone();
-    assert_eq!(served.iter().map(|s| s.0).collect::<Vec<_>>(), [1, 2, 3, 6, 7, 9, 10]);
+    let order: Vec<_> = served.iter().map(|s| s.0).collect();
+    let expected: Vec<_> = (0..20).filter(|place| !cancelled.contains(place)).collect();
+    assert_eq!(order, expected);
     assert!(served.is_sorted_by_key(|s| s.1), "tokens do not grow: {served:?}");
     assert!(nodes(&raw, "fifo").await.is_empty());
 }
@@ -135,6 +141,9 @@ async fn a_restart_within_the_session_loses_nothing() {
     })
     .await;
     assert!(second.is_none() && guard.is_held());
-    within("released", SLACK, guard.release()).await.unwrap();
+    // The library may still be pausing before it connects again; then the release is made good later.
+    if let Err(e) = within("a release ends", SLACK, guard.release()).await {
+        assert_eq!(e.kind(), fencelock_core::ErrorKind::Unavailable, "{e}");
+    }
     within("handed over", SLACK, two.acquire("kept")).await.unwrap().release().await.unwrap();
 }
