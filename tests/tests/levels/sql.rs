@@ -1,8 +1,23 @@
 //! Databases, with settings that keep what they acknowledge and with others.
 
 use crate::{Rows, found};
-use fencelock_core::Level;
+use fencelock_core::{Guarantees, Level, Liveness, Scope};
 use fencelock_lab::{MariaDb, Postgres};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is found once a standby has connected.
+async fn with_a_standby(url: &str) -> Arc<Guarantees> {
+    let mut last = Arc::new(Guarantees::of("postgres", "not asked", Scope::Network, Liveness::Lease));
+    for _ in 0..250 {
+        last = found(url).await;
+        if last.deployment().contains("1 standbys") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    last
+}
 
 #[tokio::test]
 async fn sqlite() {
@@ -44,6 +59,20 @@ async fn postgres() {
         Level::Fenced,
         Some("postgres.failover"),
     );
+    let copied = Postgres::start_durable().unwrap();
+    let _asynchronous = copied.start_standby("away", &[]).unwrap();
+    rows.add(
+        "one server and an asynchronous standby",
+        &*with_a_standby(&copied.url()).await,
+        Level::Advisory,
+        Some("postgres.standbys"),
+    );
+    let strict = Postgres::start_with(["synchronous_standby_names=*"]).unwrap();
+    let _synchronous = strict.start_standby("near", &[]).unwrap();
+    let synchronous = with_a_standby(&strict.url()).await;
+    rows.add("one server and a synchronous standby", &synchronous, Level::Fenced, Some("postgres.failover"));
+    let attested = found(format!("{}?attest=postgres.failover", strict.url())).await;
+    rows.add("the same, `postgres.failover` attested", &attested, Level::Replicated, None);
     let pages = Postgres::start_with(["full_page_writes=off"]).unwrap();
     rows.add(
         "one server, `full_page_writes` off",
@@ -78,5 +107,7 @@ async fn mysql() {
         Level::Advisory,
         Some("mysql.sync_binlog"),
     );
+    let galera = MariaDb::start_galera().unwrap();
+    rows.add("MariaDB, a Galera cluster", &*found(galera.url()).await, Level::Advisory, Some("mysql.galera"));
     rows.compare(|text| text);
 }
