@@ -1,5 +1,6 @@
 //! One Redis.
 
+use crate::Certificates;
 use crate::free_port;
 use crate::process::{Failure, Server};
 use std::io::{Read, Write};
@@ -78,6 +79,15 @@ impl Redis {
         self.server.start(|| command(address, &["PING"]).is_ok_and(|answer| answer.starts_with("+PONG")))
     }
 
+    /// As [`restart`](Self::restart), and waits only until it listens: it may still be loading its data.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn restart_early(&mut self) -> Result<(), Failure> {
+        let address = self.address;
+        self.server.start(|| command(address, &["PING"]).is_ok_and(|answer| !answer.is_empty()))
+    }
+
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -102,6 +112,22 @@ impl Redis {
     pub fn command(&self, words: &[&str]) -> Result<String, Failure> {
         command(self.address, words)
     }
+}
+
+/// Settings for TLS on `port` beside the plain port, with the certificate of `files`; nobody needs to show one.
+pub(crate) fn tls_settings(files: &Certificates, port: u16) -> Vec<(&'static str, String)> {
+    let path = |file: &str| files.path(file).display().to_string();
+    vec![
+        ("tls-port", port.to_string()),
+        ("tls-cert-file", path("server.crt")),
+        ("tls-key-file", path("server.key")),
+        ("tls-ca-cert-file", path("ca.pem")),
+        ("tls-auth-clients", "no".to_owned()),
+    ]
+}
+
+pub(crate) fn as_arguments(settings: Vec<(&'static str, String)>) -> impl Iterator<Item = String> {
+    settings.into_iter().flat_map(|(key, value)| [format!("--{key}"), value])
 }
 
 pub(crate) fn program() -> String {

@@ -1,8 +1,9 @@
 //! A Redis Cluster of three masters with a replica each.
 
+use crate::Certificates;
 use crate::free_port;
 use crate::process::Failure;
-use crate::redis::Redis;
+use crate::redis::{self, Redis};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,8 @@ const MASTERS: usize = 3;
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<Redis>,
+    /// The ports by which they know each other: those for TLS, where there are such.
+    ports: Vec<u16>,
 }
 
 impl RedisCluster {
@@ -30,15 +33,34 @@ impl RedisCluster {
     /// # Errors
     /// If one does not come up, or they do not agree within 30 s.
     pub fn start_with(patience: Duration) -> Result<Self, Failure> {
+        Self::start_by(patience, None)
+    }
+
+    /// Six nodes by TLS, among each other too; the plain ports stay for the tests' own questions.
+    ///
+    /// # Errors
+    /// If one does not come up, or they do not agree within 30 s.
+    pub fn start_tls(files: &Certificates) -> Result<Self, Failure> {
+        Self::start_by(Duration::from_secs(1), Some(files))
+    }
+
+    fn start_by(patience: Duration, files: Option<&Certificates>) -> Result<Self, Failure> {
         let patience = patience.as_millis().to_string();
-        let mut nodes = Vec::new();
+        let (mut nodes, mut ports) = (Vec::new(), Vec::new());
         for _ in 0..MASTERS * 2 {
             let settings =
                 ["--cluster-enabled", "yes", "--cluster-node-timeout", &patience, "--repl-diskless-sync-delay", "0"];
-            let settings = settings.into_iter().chain(["--save", "", "--appendonly", "no"]);
-            nodes.push(Redis::start_on(cluster_port(), settings)?);
+            let settings = settings.into_iter().chain(["--save", "", "--appendonly", "no"]).map(str::to_owned);
+            let port = cluster_port();
+            let tls = files.map(|files| {
+                let more = [("tls-cluster", "yes".to_owned()), ("tls-replication", "yes".to_owned())];
+                redis::as_arguments(redis::tls_settings(files, port).into_iter().chain(more).collect())
+            });
+            let own = if files.is_some() { free_port() } else { port };
+            nodes.push(Redis::start_on(own, settings.chain(tls.into_iter().flatten()))?);
+            ports.push(port);
         }
-        let cluster = Self { nodes };
+        let cluster = Self { nodes, ports };
         cluster.join()?;
         Ok(cluster)
     }
@@ -53,8 +75,8 @@ impl RedisCluster {
                     ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(String::as_str)).collect();
                 node.command(&words)?;
             }
-            if let Some(first) = self.nodes.first() {
-                node.command(&["CLUSTER", "MEET", "127.0.0.1", &first.address().port().to_string()])?;
+            if let Some(first) = self.ports.first() {
+                node.command(&["CLUSTER", "MEET", "127.0.0.1", &first.to_string()])?;
             }
         }
         self.wait_until(|node| Ok(node.command(&["CLUSTER", "NODES"])?.matches(" connected").count() == MASTERS * 2))?;
@@ -88,6 +110,12 @@ impl RedisCluster {
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(Redis::address).collect()
+    }
+
+    /// The ports for TLS, where there are such, masters first.
+    #[must_use]
+    pub fn ports(&self) -> &[u16] {
+        &self.ports
     }
 
     /// The nodes, masters first.

@@ -1,8 +1,9 @@
 //! A Redis master with two replicas, and three Sentinels that watch it.
 
+use crate::Certificates;
 use crate::free_port;
 use crate::process::{Failure, Server};
-use crate::redis::{Redis, command, program};
+use crate::redis::{self, Redis, command, program};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ const NAME: &str = "mymaster";
 pub struct RedisSentinel {
     servers: Vec<Redis>,
     sentinels: Vec<(Server, SocketAddr)>,
+    tls: Vec<SocketAddr>,
 }
 
 impl RedisSentinel {
@@ -30,31 +32,59 @@ impl RedisSentinel {
     /// # Errors
     /// If one does not come up, or they do not find each other within 30 s.
     pub fn start_with(patience: Duration) -> Result<Self, Failure> {
-        let settings = ["--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"];
-        let master = Redis::start_with(settings)?;
-        let port = master.address().port().to_string();
+        Self::start_by(patience, None)
+    }
+
+    /// All six by TLS, among each other too; the plain ports stay for the tests' own questions.
+    ///
+    /// # Errors
+    /// If one does not come up, or they do not find each other within 30 s.
+    pub fn start_tls(files: &Certificates) -> Result<Self, Failure> {
+        Self::start_by(Duration::from_millis(500), Some(files))
+    }
+
+    fn start_by(patience: Duration, files: Option<&Certificates>) -> Result<Self, Failure> {
+        let settings = ["--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"].map(str::to_owned);
+        let start = |of: Option<u16>| {
+            let (own, tls) = (free_port(), files.map(|files| (files, free_port())));
+            let of = of.map(|port| ["--replicaof".to_owned(), "127.0.0.1".to_owned(), port.to_string()]);
+            let by_tls = tls.map(|(files, port)| {
+                let settings =
+                    redis::tls_settings(files, port).into_iter().chain([("tls-replication", "yes".to_owned())]);
+                redis::as_arguments(settings.collect())
+            });
+            let all = settings.iter().cloned().chain(of.into_iter().flatten()).chain(by_tls.into_iter().flatten());
+            Redis::start_on(own, all).map(|redis| (redis, tls.map_or(own, |(_, port)| port)))
+        };
+        let (master, port) = start(None)?;
         let mut servers = vec![master];
         for _ in 0..2 {
-            let of = ["--replicaof", "127.0.0.1", &port];
-            servers.push(Redis::start_with(settings.into_iter().chain(of))?);
+            servers.push(start(Some(port))?.0);
         }
-        let mut sentinels = Vec::new();
+        let (mut sentinels, mut tls) = (Vec::new(), Vec::new());
         for _ in 0..3 {
             let (own, server) = (free_port(), Server::new(program(), "redis-server")?);
             let file = server.folder().join("sentinel.conf");
-            let text = format!(
+            let mut text = format!(
                 "port {own}\nbind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {port} 2\n\
                  sentinel down-after-milliseconds {NAME} {}\nsentinel failover-timeout {NAME} 2000\n",
                 server.folder().display(),
                 patience.as_millis()
             );
+            if let Some(files) = files {
+                let port = free_port();
+                tls.push((Ipv4Addr::LOCALHOST, port).into());
+                let settings =
+                    redis::tls_settings(files, port).into_iter().chain([("tls-replication", "yes".to_owned())]);
+                settings.for_each(|(key, value)| text.push_str(&format!("{key} {value}\n")));
+            }
             std::fs::write(&file, text)?;
             let mut server = server.with_arguments([file.display().to_string(), "--sentinel".to_owned()]);
             let address = (Ipv4Addr::LOCALHOST, own).into();
             server.start(|| command(address, &["PING"]).is_ok_and(|answer| answer.starts_with("+PONG")))?;
             sentinels.push((server, address));
         }
-        let set = Self { servers, sentinels };
+        let set = Self { servers, sentinels, tls };
         set.wait_until_whole()?;
         Ok(set)
     }
@@ -85,6 +115,12 @@ impl RedisSentinel {
     #[must_use]
     pub fn sentinels(&self) -> Vec<SocketAddr> {
         self.sentinels.iter().map(|(_, address)| *address).collect()
+    }
+
+    /// Where the Sentinels listen by TLS.
+    #[must_use]
+    pub fn tls_sentinels(&self) -> &[SocketAddr] {
+        &self.tls
     }
 
     /// What the Sentinels call the master.

@@ -5,13 +5,23 @@ use crate::store::Store;
 use fencelock_core::{Error, ErrorKind, HolderInfo, LockName, Result};
 use redis::Value;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// How many keys a step of the scan looks at.
 const STEP: usize = 1_000;
+/// The longest that listing may take in all.
+const LIST: Duration = Duration::from_secs(30);
 
 impl Store {
     /// Every held lock whose name begins with `prefix`, found by scanning all keys: a few seconds for a million.
     pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>> {
+        match tokio::time::timeout(LIST, self.listed(prefix)).await {
+            Ok(listed) => listed,
+            Err(_) => Err(Failure::not_reached(format_args!("all of it in {LIST:?}")).into()),
+        }
+    }
+
+    async fn listed(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>> {
         let pattern = self.keys.pattern(prefix);
         let mut names = BTreeSet::new();
         for master in self.router.masters(self.deadline()).await? {
@@ -39,8 +49,7 @@ impl Store {
     pub(crate) async fn force_release(&self, name: &LockName) -> Result<bool> {
         let keys = self.keys.of(name);
         let (key, channel) = ([keys.lock()], [keys.channel()]);
-        let limit = self.config.request_timeout;
-        match self.router.run(keys.slot(), &self.scripts.force, &key, &channel, limit).await? {
+        match self.router.run(keys.slot(), &self.scripts.force, &key, &channel, self.deadline()).await? {
             Value::Int(1) => Ok(true),
             Value::Int(0) => Ok(false),
             _ => {

@@ -1,10 +1,9 @@
 //! Renewal of all holds of a client, together.
 
 use crate::failure::Next;
-use crate::keys::Keys;
 use crate::link::lock;
 use crate::store::Store;
-use fencelock_core::{FencingToken, LossReason, Validity};
+use fencelock_core::{FencingToken, LossReason, Moment, Validity};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -29,17 +28,27 @@ struct Shared {
 #[derive(Default)]
 struct State {
     entries: HashMap<u64, Entry>,
-    /// By class of ttl, so that a hold with a long one does not share a short one's limits: when due, and which.
-    queues: BTreeMap<u32, BTreeSet<(Instant, u64)>>,
+    /// When each is due, on the holds' clock, and which.
+    queues: BTreeMap<Group, BTreeSet<(Moment, u64)>>,
     next: u64,
     running: bool,
+}
+
+/// Which holds share a command: those of like ttl, so that a long one is not
+/// under a short one's limits, and in a Cluster those of one slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    /// Holds whose ttl is within a factor of two.
+    class: u32,
+    slot: u16,
 }
 
 struct Entry {
     validity: Validity,
     token: FencingToken,
-    /// Where it stands in its queue; nowhere while it is being sent.
-    due: Option<Instant>,
+    slot: u16,
+    /// Where it stands in the queues; nowhere while it is being sent.
+    place: Option<(Group, Moment)>,
     /// Set once it is over, and who is then to be told.
     gone: Option<LossReason>,
     guardian: Option<Waker>,
@@ -79,67 +88,71 @@ impl Drop for KeptAlive<'_> {
     }
 }
 
-/// Holds whose ttl is within a factor of two.
-fn class(ttl: Duration) -> u32 {
-    u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1).ilog2()
-}
+impl Group {
+    fn of(entry: &Entry) -> Self {
+        let millis = u64::try_from(entry.validity.ttl().as_millis()).unwrap_or(u64::MAX);
+        Self { class: millis.max(1).ilog2(), slot: entry.slot }
+    }
 
-/// The shortest ttl of a class.
-fn shortest(class: u32) -> Duration {
-    Duration::from_millis(1 << class.min(63))
-}
-
-/// How long a hold that is due waits for others: well within the tenth of its ttl after which it is overdue.
-fn patience(class: u32) -> Duration {
-    shortest(class) / 20
-}
-
-/// How long before it is due a hold goes along with others: half the time between two renewals.
-fn along(class: u32) -> Duration {
-    shortest(class) / 6
+    /// How long a hold that is due waits for others: well within the tenth of its ttl after which it is overdue.
+    fn patience(self) -> Duration {
+        Duration::from_millis(1 << self.class.min(63)) / 20
+    }
 }
 
 impl State {
-    fn enqueue(&mut self, key: u64, due: Instant) {
+    fn enqueue(&mut self, key: u64, due: Moment) {
         if let Some(entry) = self.entries.get_mut(&key) {
-            entry.due = Some(due);
-            self.queues.entry(class(entry.validity.ttl())).or_default().insert((due, key));
+            let group = Group::of(entry);
+            entry.place = Some((group, due));
+            self.queues.entry(group).or_default().insert((due, key));
         }
     }
 
     fn remove(&mut self, key: u64) {
-        if let Some(due) = self.entries.remove(&key).and_then(|entry| entry.due) {
-            // Its ttl may have been extended since, so its class is not known for sure.
-            self.queues.retain(|_, queue| {
-                queue.remove(&(due, key));
-                !queue.is_empty()
-            });
+        if let Some((group, due)) = self.entries.remove(&key).and_then(|entry| entry.place)
+            && let Some(queue) = self.queues.get_mut(&group)
+        {
+            queue.remove(&(due, key));
+            if queue.is_empty() {
+                self.queues.remove(&group);
+            }
         }
     }
 
-    /// Takes what leaves now out of the queues; says when the next leaves.
-    fn take(&mut self, now: Instant) -> (Vec<Batch>, Option<Instant>) {
+    /// Takes what leaves now out of the queues; says when the next leaves, and by whose clock.
+    ///
+    /// A command that leaves anyway takes along as many as it can hold, those that
+    /// are due soonest: so they fall into step, and none is sent half empty.
+    fn take(&mut self) -> (Vec<Batch>, Option<(Moment, Validity)>) {
+        let Self { entries, queues, .. } = self;
         let mut taken = Vec::new();
-        let mut next: Option<Instant> = None;
-        for (class, queue) in &mut self.queues {
-            if queue.first().is_some_and(|(due, _)| *due + patience(*class) <= now) {
-                let later = queue.split_off(&(now + along(*class), u64::MAX));
-                let leaving: Vec<_> = std::mem::replace(queue, later)
-                    .into_iter()
-                    .filter_map(|(_, key)| {
-                        let entry = self.entries.get_mut(&key)?;
-                        entry.due = None;
-                        Some((key, entry.validity.clone(), entry.token))
-                    })
-                    .collect();
-                taken.push(leaving);
+        let mut next: Option<(Moment, Validity)> = None;
+        for (group, queue) in queues.iter_mut() {
+            let Some(validity) = queue.first().and_then(|(_, key)| entries.get(key)).map(|e| e.validity.clone()) else {
+                continue;
+            };
+            let now = validity.now();
+            let leaves = |queue: &BTreeSet<(Moment, u64)>| queue.first().map(|(due, _)| due.plus(group.patience()));
+            while leaves(queue).is_some_and(|leaves| leaves <= now) {
+                let mut batch = Batch::new();
+                while batch.len() < MOST
+                    && let Some((_, key)) = queue.pop_first()
+                {
+                    if let Some(entry) = entries.get_mut(&key) {
+                        entry.place = None;
+                        batch.push((key, entry.validity.clone(), entry.token));
+                    }
+                }
+                taken.push(batch);
             }
-            if let Some((due, _)) = queue.first() {
-                let leaves = *due + patience(*class);
-                next = Some(next.map_or(leaves, |next| next.min(leaves)));
+            if let Some(leaves) = leaves(queue)
+                && next.as_ref().is_none_or(|(next, _)| leaves < *next)
+            {
+                next = Some((leaves, validity));
             }
         }
-        self.queues.retain(|_, queue| !queue.is_empty());
+        queues.retain(|_, queue| !queue.is_empty());
         (taken, next)
     }
 }
@@ -150,13 +163,13 @@ impl Batcher {
         if !validity.renews() {
             return KeptAlive { batcher: self, key: None };
         }
-        let due = Instant::now() + validity.renewal_due().since(validity.now());
+        let slot = if store.router.is_cluster() { store.keys.of(validity.claim().name()).slot() } else { 0 };
         let mut state = lock(&self.0.state);
         state.next += 1;
         let key = state.next;
-        let entry = Entry { validity: validity.clone(), token, due: None, gone: None, guardian: None };
+        let entry = Entry { validity: validity.clone(), token, slot, place: None, gone: None, guardian: None };
         state.entries.insert(key, entry);
-        state.enqueue(key, due);
+        state.enqueue(key, validity.renewal_due());
         if std::mem::replace(&mut state.running, true) {
             self.0.earlier.notify_one();
         } else {
@@ -193,19 +206,23 @@ async fn run(batcher: Batcher, store: Arc<Store>) {
                 state.running = false;
                 return;
             }
-            let (taken, next) = state.take(Instant::now());
+            let (taken, next) = state.take();
             drop(state);
-            for class in taken {
-                for batch in batches(class, store.router.is_cluster().then_some(&store.keys)) {
-                    // Each by itself: one that hangs holds up no other.
-                    tokio::spawn(send(batcher.clone(), Arc::clone(&store), batch));
-                }
+            for batch in taken {
+                // Each by itself: one that hangs holds up no other.
+                tokio::spawn(send(batcher.clone(), Arc::clone(&store), batch));
             }
             next
         };
-        let next = next.unwrap_or_else(|| Instant::now() + Duration::from_secs(1));
+        // By the holds' own clock, which goes on while the machine is suspended and timers do not.
+        let next = async {
+            match next {
+                Some((leaves, validity)) => validity.sleep_until(leaves).await,
+                None => tokio::time::sleep(Duration::from_secs(1)).await,
+            }
+        };
         tokio::select! {
-            () = tokio::time::sleep_until(next) => {}
+            () = next => {}
             () = batcher.0.earlier.notified() => {}
         }
     }
@@ -224,23 +241,6 @@ impl Drop for Running<'_> {
 
 type Batch = Vec<(u64, Validity, FencingToken)>;
 
-/// In a Cluster one command reaches one slot only.
-fn batches(mut leaving: Batch, by_slot: Option<&Keys>) -> Vec<Batch> {
-    let slot = |validity: &Validity| by_slot.map_or(0, |keys| keys.of(validity.claim().name()).slot());
-    if by_slot.is_some() {
-        leaving.sort_by_cached_key(|(_, validity, _)| slot(validity));
-    }
-    let mut batches: Vec<(u16, Batch)> = Vec::new();
-    for renewal in leaving {
-        let at = slot(&renewal.1);
-        match batches.last_mut() {
-            Some((slot, batch)) if *slot == at && batch.len() < MOST => batch.push(renewal),
-            _ => batches.push((at, vec![renewal])),
-        }
-    }
-    batches.into_iter().map(|(_, batch)| batch).collect()
-}
-
 fn send(batcher: Batcher, store: Arc<Store>, batch: Batch) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(sent(batcher, store, batch))
 }
@@ -258,18 +258,20 @@ async fn sent(batcher: Batcher, store: Arc<Store>, mut batch: Batch) {
     let left: Vec<_> = batch.iter().map(|(_, validity, _)| validity.now()).collect();
     let holds: Vec<_> =
         batch.iter().map(|(_, validity, token)| (validity.claim(), *token, validity.server_ttl())).collect();
-    let outcome = store.renew(&holds, limit).await;
+    let outcome = store.renew(&holds, Instant::now() + limit).await;
     match outcome {
         Ok(renewed) => {
+            let mut due = Vec::with_capacity(batch.len());
             for ((key, validity, _), (left_at, renewed)) in batch.iter().zip(left.into_iter().zip(renewed)) {
-                if !renewed {
+                if renewed {
+                    validity.renewed(left_at);
+                    due.push((*key, validity.renewal_due()));
+                } else {
                     batcher.gone(*key, LossReason::Revoked);
-                    continue;
                 }
-                validity.renewed(left_at);
-                let due = Instant::now() + validity.renewal_due().since(validity.now());
-                lock(&batcher.0.state).enqueue(*key, due);
             }
+            let mut state = lock(&batcher.0.state);
+            due.into_iter().for_each(|(key, due)| state.enqueue(key, due));
         }
         // In the middle of a slot's move a single key is found, and several are not.
         Err(failure) if failure.next == Next::TryAgain && batch.len() > 1 => {
@@ -282,7 +284,7 @@ async fn sent(batcher: Batcher, store: Arc<Store>, mut batch: Batch) {
             for (key, validity, _) in &batch {
                 validity.doubt(&failure.error);
                 // Its patience comes on top, so it is asked again within a tenth of its ttl.
-                let due = Instant::now() + validity.retry_pause() / 2;
+                let due = validity.now().plus(validity.retry_pause() / 2);
                 lock(&batcher.0.state).enqueue(*key, due);
             }
         }

@@ -37,6 +37,10 @@ struct Channel {
     /// When the last waiter went.
     idle: Option<Instant>,
     on: Option<(Link, Arc<WireId>)>,
+    /// A subscription is under way.
+    asking: bool,
+    /// After one that failed: when the next is tried, and what then lies before the one after it.
+    again: Option<(Instant, Duration)>,
     said: watch::Sender<Said>,
 }
 
@@ -95,6 +99,8 @@ impl Ears {
             slot,
             idle: None,
             on: None,
+            asking: false,
+            again: None,
             said: watch::Sender::new(Said::default()),
         });
         channel.waiters += 1;
@@ -119,99 +125,156 @@ impl Ears {
         lock(&self.channels).len()
     }
 
-    /// Begins to listen to what nobody listens to yet; true if that did not work everywhere.
-    async fn listen_to_all(&self, router: &Router) -> bool {
-        let deaf: Vec<_> = lock(&self.channels)
-            .iter_mut()
-            .filter(|(_, channel)| channel.waiters > 0 && channel.is_deaf())
-            .map(|(name, channel)| {
-                channel.on = None;
-                channel.said.send_if_modified(|said| std::mem::replace(&mut said.listening, false));
-                (name.clone(), channel.slot)
-            })
-            .collect();
-        let mut failed = false;
-        let mut batches: Vec<(Link, Vec<String>)> = Vec::new();
-        for (name, slot) in deaf {
-            match router.route(slot, Instant::now() + self.limit).await {
-                Ok(link) => match batches.iter_mut().find(|(to, names)| to.is(&link) && names.len() < BATCH) {
-                    Some((_, names)) => names.push(name),
-                    None => batches.push((link, vec![name])),
-                },
-                Err(_) => {
-                    self.mark(&[name], None);
-                    failed = true;
+    /// Begins to listen to what nobody listens to yet; says when to look again.
+    /// Each server is asked by itself, so that one which hangs holds up no other.
+    fn listen_to_all(&self, router: &Arc<Router>) -> Option<Instant> {
+        let (now, mut next) = (Instant::now(), None);
+        let mut batches: Vec<(Option<Link>, u16, Vec<String>)> = Vec::new();
+        for (name, channel) in lock(&self.channels).iter_mut() {
+            if channel.waiters == 0 || channel.asking || !channel.is_deaf() {
+                continue;
+            }
+            channel.on = None;
+            channel.said.send_if_modified(|said| std::mem::replace(&mut said.listening, false));
+            if let Some((again, _)) = channel.again.filter(|(again, _)| *again > now) {
+                next = earlier(next, again);
+                continue;
+            }
+            channel.asking = true;
+            let link = router.known(channel.slot);
+            let same = |to: &Option<Link>| match (to, &link) {
+                (Some(to), Some(link)) => to.is(link),
+                (None, None) => true,
+                _ => false,
+            };
+            match batches.iter_mut().find(|(to, _, names)| same(to) && names.len() < BATCH) {
+                Some((.., names)) => names.push(name.clone()),
+                None => batches.push((link, channel.slot, vec![name.clone()])),
+            }
+        }
+        for (link, slot, names) in batches {
+            tokio::spawn(subscribe(Weak::clone(&self.itself), Arc::clone(router), link, slot, names, self.limit));
+        }
+        next
+    }
+
+    fn mark(&self, names: &[String], outcome: &Subscribed) {
+        let mut channels = lock(&self.channels);
+        for name in names {
+            let Some(channel) = channels.get_mut(name) else { continue };
+            channel.asking = false;
+            match outcome {
+                Subscribed::On(link, id) => {
+                    channel.on = Some((link.clone(), Arc::clone(id)));
+                    channel.again = None;
+                    channel.said.send_modify(|said| {
+                        said.listening = true;
+                        // Whatever was told while nobody listened is only seen by asking.
+                        said.times += 1;
+                    });
+                }
+                Subscribed::Routed => {}
+                Subscribed::Failed => {
+                    let pause = channel.again.map_or(PAUSES.0, |(_, pause)| pause);
+                    channel.again = Some((Instant::now() + pause, (pause * 2).min(PAUSES.1)));
+                    channel.said.send_modify(|said| said.failures += 1);
                 }
             }
         }
-        for (link, names) in batches {
-            let outcome: std::result::Result<Arc<WireId>, Failure> =
-                link.subscribe(&names, Instant::now() + self.limit).await;
-            failed |= outcome.is_err();
-            self.mark(&names, outcome.ok().map(|id| (link, id)));
-        }
-        failed
-    }
-
-    fn mark(&self, names: &[String], on: Option<(Link, Arc<WireId>)>) {
-        let mut channels = lock(&self.channels);
-        for name in names {
-            if let Some(channel) = channels.get_mut(name) {
-                channel.on.clone_from(&on);
-                channel.said.send_modify(|said| {
-                    said.listening = on.is_some();
-                    // Whatever was told while nobody listened is only seen by asking.
-                    said.times += u64::from(on.is_some());
-                    said.failures += u64::from(on.is_none());
-                });
-            }
-        }
+        drop(channels);
+        self.changed.notify_one();
     }
 
     /// Stops listening where nobody waits any more; says when to look again.
-    async fn let_go(&self) -> Option<Instant> {
+    fn let_go(&self) -> Option<Instant> {
         let mut gone: Vec<(Link, Arc<WireId>, Vec<String>)> = Vec::new();
-        let mut next = None;
+        let (now, mut next) = (Instant::now(), None);
         lock(&self.channels).retain(|name, channel| {
             let Some(until) = channel.idle.map(|since| since + LINGER) else { return true };
-            if until > Instant::now() {
-                next = Some(next.map_or(until, |next: Instant| next.min(until)));
+            if until > now {
+                next = earlier(next, until);
                 return true;
             }
-            if let Some((link, id)) = channel.on.take() {
-                match gone
-                    .iter_mut()
-                    .find(|(to, on, names)| to.is(&link) && Arc::ptr_eq(on, &id) && names.len() < BATCH)
-                {
-                    Some((.., names)) => names.push(name.clone()),
-                    None => gone.push((link, id, vec![name.clone()])),
-                }
+            if channel.asking {
+                return true; // told when that is done
             }
-            false
+            let Some((link, id)) = channel.on.take() else { return false };
+            // Whoever begins to wait meanwhile is subscribed when this is done, never before it.
+            channel.asking = true;
+            channel.said.send_if_modified(|said| std::mem::replace(&mut said.listening, false));
+            match gone.iter_mut().find(|(to, on, names)| to.is(&link) && Arc::ptr_eq(on, &id) && names.len() < BATCH) {
+                Some((.., names)) => names.push(name.clone()),
+                None => gone.push((link, id, vec![name.clone()])),
+            }
+            true
         });
         for (link, id, names) in gone {
-            link.unsubscribe(&names, &id, Instant::now() + self.limit).await;
+            tokio::spawn(unsubscribe(Weak::clone(&self.itself), link, id, names, self.limit));
         }
         next
     }
 }
 
+fn earlier(one: Option<Instant>, other: Instant) -> Option<Instant> {
+    Some(one.map_or(other, |one| one.min(other)))
+}
+
+/// What became of a subscription.
+enum Subscribed {
+    On(Link, Arc<WireId>),
+    /// It is known now who has the slot; nobody was asked yet.
+    Routed,
+    Failed,
+}
+
+async fn subscribe(
+    ears: Weak<Ears>,
+    router: Arc<Router>,
+    link: Option<Link>,
+    slot: u16,
+    names: Vec<String>,
+    limit: Duration,
+) {
+    let deadline = Instant::now() + limit;
+    let outcome = match link {
+        None => router.route(slot, deadline).await.map_or(Subscribed::Failed, |_| Subscribed::Routed),
+        Some(link) => match link.subscribe(&names, deadline).await {
+            Ok(id) => Subscribed::On(link, id),
+            Err(_) => Subscribed::Failed,
+        },
+    };
+    if matches!(outcome, Subscribed::Failed) {
+        router.refresh();
+    }
+    if let Some(ears) = ears.upgrade() {
+        ears.mark(&names, &outcome);
+    }
+}
+
+async fn unsubscribe(ears: Weak<Ears>, link: Link, id: Arc<WireId>, names: Vec<String>, limit: Duration) {
+    link.unsubscribe(&names, &id, Instant::now() + limit).await;
+    let Some(ears) = ears.upgrade() else { return };
+    let mut channels = lock(&ears.channels);
+    for name in &names {
+        if let Some(channel) = channels.get_mut(name) {
+            channel.asking = false;
+            if channel.waiters == 0 {
+                channels.remove(name);
+            }
+        }
+    }
+    drop(channels);
+    ears.changed.notify_one();
+}
+
 /// The task: subscribes what is new or was cut off, unsubscribes what has gone.
 async fn tend(ears: Weak<Ears>, changed: Arc<Notify>) {
-    let mut pause = PAUSES.0;
     loop {
         let next = {
             let Some(ears) = ears.upgrade() else { return };
             let Some(router) = ears.router.get() else { return };
-            let failed = ears.listen_to_all(router).await;
-            let next = ears.let_go().await;
-            if failed {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSES.1);
-                continue;
-            }
-            pause = PAUSES.0;
-            next
+            let (again, gone) = (ears.listen_to_all(router), ears.let_go());
+            again.map_or(gone, |again| earlier(gone, again))
         };
         match next {
             Some(next) => {

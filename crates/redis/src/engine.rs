@@ -2,6 +2,7 @@
 
 use crate::batch::Batcher;
 use crate::config::RedisConfig;
+use crate::failure::Failure;
 use crate::keys::NameKeys;
 use crate::lease::RedisLease;
 use crate::store::{Answer, Store};
@@ -54,16 +55,21 @@ impl RedisLock {
         let store = &self.shared.store;
         let keys = store.keys.of(claim.name());
         let sent_at = claim.now();
-        let token = match store.acquire(claim, &keys).await? {
-            Answer::Granted(token) => token,
+        let (token, replicas) = match store.acquire(claim, &keys).await? {
+            Answer::Granted(token, replicas) => (token, replicas),
             Answer::Contended { left, holder } => return Ok(Attempt::contended(left, holder)),
+            Answer::Dead if claim.is_unanswered() => {
+                claim.next_attempt_undone()?;
+                let message = "an earlier request took the lock unheard, and that hold has run out since";
+                return Err(Error::new(ErrorKind::Unavailable, message));
+            }
             Answer::Dead => {
                 let message = "this claim was abandoned or released; its id is dead";
                 return Err(Error::new(ErrorKind::Lost, message));
             }
         };
         if store.config.wait_replicas > 0 {
-            self.replicated(claim, &keys).await?;
+            self.replicated(claim, &keys, replicas).await?;
         }
         let hold = self.polling.hold(claim.name());
         let lease = RedisLease::new(Arc::clone(&self.shared), claim.clone(), token, hold);
@@ -71,31 +77,39 @@ impl RedisLock {
     }
 
     /// Undoes a grant that too few replicas have.
-    async fn replicated(&self, claim: &Claim, keys: &NameKeys) -> Result<()> {
+    async fn replicated(
+        &self,
+        claim: &Claim,
+        keys: &NameKeys,
+        replicas: std::result::Result<u32, Failure>,
+    ) -> Result<()> {
         let store = &self.shared.store;
         let wanted = store.config.wait_replicas;
-        let why = match store.is_replicated(keys).await {
+        let error = match replicas {
             Ok(replicas) if replicas >= wanted => return Ok(()),
-            Ok(replicas) => format!("{replicas} of {wanted} replicas acknowledged it in time; undone"),
-            Err(failure) => format!("the replicas were not asked: {}; undone", failure.error.message()),
+            Ok(replicas) => {
+                let message = format!("{replicas} of {wanted} replicas acknowledged it in time; undone");
+                Error::new(ErrorKind::Unavailable, message)
+            }
+            Err(failure) => failure.error,
         };
         // The id dies with it, and the next try has another: this undo may come late.
-        match store.free(claim, keys, true).await {
+        match store.free(claim, keys, None, true).await {
             Ok(_) => claim.next_attempt_undone()?,
             Err(_) => claim.next_attempt()?,
         };
-        Err(Error::new(ErrorKind::Unavailable, why))
+        Err(error)
     }
 }
 
 #[async_trait]
 impl DistributedLock for RedisLock {
     fn guarantees(&self) -> Arc<Guarantees> {
-        self.shared.store.guarantees()
+        self.shared.store.standing.guarantees()
     }
 
     async fn probe(&self) -> Result<Arc<Guarantees>> {
-        self.shared.store.probe_again().await
+        self.shared.store.probe().await
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
@@ -112,7 +126,7 @@ impl DistributedLock for RedisLock {
             return Ok(());
         }
         let store = &self.shared.store;
-        store.free(claim, &store.keys.of(claim.name()), claim.is_unanswered()).await?;
+        store.free(claim, &store.keys.of(claim.name()), None, claim.is_unanswered()).await?;
         Ok(())
     }
 

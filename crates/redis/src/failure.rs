@@ -61,6 +61,11 @@ impl Failure {
         Self::new(ErrorKind::Engine, "an answer of a shape that was not asked for").settled()
     }
 
+    /// One server was named, and there are more.
+    pub(crate) fn in_a_cluster() -> Self {
+        Self::new(ErrorKind::InvalidConfig, "the server is a node of a Cluster: write `redis+cluster://`").settled()
+    }
+
     /// Redis answered that it will not.
     pub(crate) fn is_refusal(&self) -> bool {
         let kind = self.error.kind();
@@ -148,6 +153,9 @@ impl Failure {
             "ERR" if detail.contains("user executing the script") => Self::of_answer("NOPERM", ""),
             "ERR" if detail.contains("max number of clients") => {
                 Self::new(Unavailable, "Redis has as many clients as it takes").reopen()
+            }
+            "ERR" if detail.contains("cluster support disabled") => {
+                Self::new(InvalidConfig, "the server is no node of a Cluster: write `redis://`")
             }
             "ERR" if detail.contains("DB index") => Self::new(InvalidConfig, "there is no database of that number"),
             "ERR" if detail.contains("unknown command") => {

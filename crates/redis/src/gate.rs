@@ -3,14 +3,15 @@
 use crate::config::RedisConfig;
 use crate::failure::Failure;
 use crate::keys::{Keys, NameKeys};
-use crate::link::Events;
+use crate::link::{Events, Link};
 use crate::router::Router;
 use crate::script::LuaScript;
-use fencelock_core::{Admission, Error, FencingToken, Gate, LockName, Result, Stale};
+use fencelock_core::{Admission, Error, ErrorKind, FencingToken, Gate, LockName, Result, Stale};
 use redis::{FromRedisValue, Value};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Checks tokens in the same script that reads or changes the data.
 ///
@@ -30,7 +31,7 @@ use std::time::Duration;
 /// forgets on a restart forgets the largest token together with the data.
 pub struct RedisGate {
     keys: Keys,
-    router: Router,
+    router: Arc<Router>,
     enter: LuaScript,
     limit: Duration,
 }
@@ -62,11 +63,18 @@ impl RedisGate {
         let config = Arc::new(config);
         let router = Router::new(&config, Events::default());
         let limit = config.request_timeout;
-        for master in router.masters(tokio::time::Instant::now() + limit).await? {
-            master.call(&redis::cmd("PING"), tokio::time::Instant::now() + limit).await?;
+        let deadline = Instant::now() + config.connect_timeout + limit;
+        for master in router.masters(deadline).await? {
+            master.call(&redis::cmd("PING"), deadline).await?;
         }
         let enter = LuaScript::new(include_str!("scripts/enter.lua"));
         Ok(Self { keys: Keys::new(config.prefix.as_str()), router, enter, limit })
+    }
+}
+
+impl RedisGate {
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.limit
     }
 }
 
@@ -81,7 +89,8 @@ impl Gate for RedisGate {
         token: FencingToken,
     ) -> Result<Admission<RedisPass<'s>>> {
         let keys = self.keys.of(&LockName::new(resource)?);
-        let answer = self.router.run(keys.slot(), &self.enter, &[keys.gate()], &[token.to_string()], self.limit).await;
+        let answer =
+            self.router.run(keys.slot(), &self.enter, &[keys.gate()], &[token.to_string()], self.deadline()).await;
         Ok(match admission(answer.map_err(told)?)? {
             Admission::Admitted(_) => Admission::Admitted(RedisPass { gate: self, keys, token }),
             Admission::Stale(stale) => Admission::Stale(stale),
@@ -99,17 +108,22 @@ pub struct RedisPass<'g> {
 impl RedisPass<'_> {
     /// A key of the caller's own that lies in the resource's slot: `{<shard>}:<resource>:<part>`.
     ///
-    /// Outside a Cluster any other key will do as well.
+    /// In the resource `%` and `:` are written `%25` and `%3A`, so that no two
+    /// resources have a key in common. Outside a Cluster any other key will do as well.
     #[must_use]
     pub fn key(&self, part: &str) -> String {
-        format!("{}:{}:{part}", self.keys.tag(), self.keys.name())
+        let resource = self.keys.name().as_str().replace('%', "%25").replace(':', "%3A");
+        format!("{}:{resource}:{part}", self.keys.tag())
     }
 
     /// Runs the effect, in one step with the check that no larger token has entered.
     ///
+    /// Sent again only where the server said that it was not begun.
+    ///
     /// # Errors
-    /// What the effect itself failed with, of kind `Engine`; `Unavailable` if no
-    /// answer came, and it may have been done; `Engine` too if the answer is no `T`.
+    /// What the effect itself failed with, of kind `Engine`: what it did before that
+    /// stays done. `Unavailable` if no answer came, and it may have been done;
+    /// `Engine` too if the answer is no `T`.
     ///
     /// # Cancel safety
     /// Dropping the future may leave the effect done.
@@ -122,7 +136,16 @@ impl RedisPass<'_> {
         let keys: Vec<_> = std::iter::once(self.keys.gate()).chain(keys.iter().cloned()).collect();
         let token = self.token.to_string();
         let args: Vec<_> = std::iter::once(token.as_str()).chain(args.iter().copied()).collect();
-        let answer = self.gate.router.run(self.keys.slot(), &effect.0, &keys, &args, self.gate.limit).await;
+        let (router, slot) = (&self.gate.router, self.keys.slot());
+        let answer = router.run(slot, &effect.0, &keys, &args, self.gate.deadline()).await;
+        if let Ok(Value::Array(parts)) = &answer
+            && let [Value::Int(2), Value::BulkString(message)] = parts.as_slice()
+            && String::from_utf8_lossy(message).contains("READONLY")
+        {
+            // One that was a master may still know the token. Nothing was written there.
+            router.known(slot).inspect(Link::leave);
+            return Err(told(Failure::of_answer("READONLY", "")));
+        }
         Ok(match admission(answer.map_err(told)?)? {
             Admission::Admitted(value) => {
                 Admission::Admitted(redis::from_redis_value(value).map_err(|_| told(Failure::odd_answer()))?)
@@ -141,6 +164,12 @@ fn admission(answer: Value) -> Result<Admission<Value>> {
     let mut parts = parts.into_iter();
     match (parts.next(), parts.next()) {
         (Some(Value::Int(1)), value) => Ok(Admission::Admitted(value.unwrap_or(Value::Nil))),
+        (Some(Value::Int(2)), Some(message)) => {
+            let message: String = redis::from_redis_value(message).unwrap_or_default();
+            Err(Error::new(ErrorKind::Engine, format!("the effect failed: {message}"))
+                .with_engine("redis")
+                .with_operation("enter"))
+        }
         (Some(Value::Int(0)), Some(newest)) => {
             let newest: u64 = redis::from_redis_value(newest).map_err(|_| told(Failure::odd_answer()))?;
             Ok(Admission::Stale(Stale::new(FencingToken::new(newest))))

@@ -2,10 +2,9 @@
 //!
 //! | key | type | what |
 //! |---|---|---|
-//! | `<prefix>:{<shard>}:lock:<name>` | hash: id, token, holder, note, at | a held lock; expires |
+//! | `<prefix>:{<shard>}:lock:<name>` | hash: id, token, holder, note, at, delay | a held lock; expires |
 //! | `<prefix>:{<shard>}:fence` | string | the last token given out in the shard; never expires |
 //! | `<prefix>:{<shard>}:void:<id>` | string | a claim's id that is dead; expires |
-//! | `<prefix>:{<shard>}:sync` | string | written before a `WAIT`; expires |
 //! | `<prefix>:{<shard>}:gate:<resource>` | string | the largest token that has entered; never expires |
 //! | `<prefix>:{layout}` | string | the layout's version |
 //!
@@ -97,10 +96,6 @@ impl NameKeys {
         self.key(&["void:", id])
     }
 
-    pub(crate) fn sync(&self) -> String {
-        self.key(&["sync"])
-    }
-
     pub(crate) fn gate(&self) -> String {
         self.key(&["gate:", self.name.as_str()])
     }
@@ -174,7 +169,7 @@ mod tests {
             ["a", "A", "a/b", "a{b}", "{a}b", "}{", "{}", "a:b", "a b", "ключ", "鍵", "🔒", "lock:a", "a*", &long]
         {
             let keys = keys(name);
-            for key in [keys.lock(), keys.fence(), keys.void("07"), keys.sync(), keys.gate(), keys.channel()] {
+            for key in [keys.lock(), keys.fence(), keys.void("07"), keys.gate(), keys.channel()] {
                 assert_eq!(slot(key.as_bytes()), keys.slot(), "{key}");
             }
             assert!(seen.insert(keys.lock()), "{name}");
@@ -198,10 +193,7 @@ mod tests {
             [keys.fence(), keys.void("07"), keys.channel()],
             ["fencelock:{543}:fence", "fencelock:{543}:void:07", "fencelock:{543}:free:a"]
         );
-        assert_eq!(
-            [keys.sync(), keys.gate(), Keys::new("fencelock").layout()],
-            ["fencelock:{543}:sync", "fencelock:{543}:gate:a", "fencelock:{layout}"]
-        );
+        assert_eq!([keys.gate(), Keys::new("fencelock").layout()], ["fencelock:{543}:gate:a", "fencelock:{layout}"]);
         assert_eq!(LAYOUT, "1");
     }
 

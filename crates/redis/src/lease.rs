@@ -27,7 +27,7 @@ impl RedisLease {
 impl Renew for RedisLease {
     async fn renew(&self, server_ttl: Duration) -> Result<Renewal> {
         let store = &self.shared.store;
-        let renewed = store.renew(&[(&self.claim, self.token, server_ttl)], store.config.request_timeout).await?;
+        let renewed = store.renew(&[(&self.claim, self.token, server_ttl)], store.deadline()).await?;
         Ok(if renewed.first() == Some(&true) { Renewal::Renewed } else { Renewal::Refused })
     }
 }
@@ -44,7 +44,7 @@ impl Lease for RedisLease {
 
     async fn release(self: Box<Self>) -> Result<()> {
         let (claim, store) = (&self.claim, &self.shared.store);
-        if store.free(claim, &store.keys.of(claim.name()), claim.is_unanswered()).await? {
+        if store.free(claim, &store.keys.of(claim.name()), Some(self.token), claim.is_unanswered()).await? {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Lost, "the lock was no longer ours")

@@ -4,7 +4,7 @@ use crate::ears::Ears;
 use crate::failure::Failure;
 use crate::open::Opener;
 use redis::aio::{ConnectionLike as _, MultiplexedConnection};
-use redis::{Cmd, PushInfo, PushKind, Value};
+use redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, Value};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,6 +20,19 @@ const APART: Duration = Duration::from_millis(50);
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The server's own refusal as a failure; what a script returned is not looked into.
+fn top(answer: Value) -> RedisResult<Value> {
+    match answer {
+        Value::ServerError(error) => Err(error.into()),
+        answer => Ok(answer),
+    }
+}
+
+/// The same for one of several answers.
+pub(crate) fn failed(answer: Value) -> Result<Value, Failure> {
+    top(answer).map_err(Failure::of)
 }
 
 /// One server, or whoever is master. Cloning gives the same connection.
@@ -84,18 +97,24 @@ impl Link {
         let wire = self.wire(deadline).await?;
         let mut connection = wire.connection.clone();
         // A server's error is an answer to this library; here it may mean that the server is the wrong one.
-        let answer = async { connection.req_packed_command(command).await?.extract_error() };
+        let answer = async { top(connection.req_packed_command(command).await?) };
         self.on(&wire, deadline, answer).await
     }
 
-    /// Sends `ASKING` and the command together, to a node that is taking the slot over.
-    pub(crate) async fn call_asking(&self, command: &Cmd, deadline: Instant) -> Result<Value, Failure> {
+    /// Sends several commands together, on one connection and in order. An error
+    /// that the server answers one of them with is among the answers.
+    pub(crate) async fn call_all(&self, commands: &Pipeline, deadline: Instant) -> Result<Vec<Value>, Failure> {
         let wire = self.wire(deadline).await?;
-        let mut both = redis::pipe();
-        both.cmd("ASKING").ignore().add_command(command.clone());
-        let mut connection = wire.connection.clone();
-        let answers = self.on(&wire, deadline, connection.req_packed_commands(&both, 0, 2)).await?;
-        answers.into_iter().nth(1).ok_or_else(Failure::odd_answer)?.extract_error().map_err(Failure::of)
+        let (mut connection, number) = (wire.connection.clone(), commands.len());
+        let answers = self.on(&wire, deadline, connection.req_packed_commands(commands, 0, number)).await?;
+        for answer in &answers {
+            if let Value::ServerError(_) = answer
+                && failed(answer.clone()).is_err_and(|failure| failure.reopen)
+            {
+                self.give_up(&wire.id);
+            }
+        }
+        Ok(answers)
     }
 
     /// Begins to listen on all of `channels`, on the connection that is returned.
@@ -120,7 +139,7 @@ impl Link {
         &self,
         wire: &Wire,
         deadline: Instant,
-        answer: impl Future<Output = redis::RedisResult<T>>,
+        answer: impl Future<Output = RedisResult<T>>,
     ) -> Result<T, Failure> {
         let before = wire.id.answers.load(Ordering::SeqCst);
         match timeout_at(deadline, answer).await {
@@ -148,6 +167,20 @@ impl Link {
     /// Whether both are the same link.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether there is a connection that lives.
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(&*lock(&self.0.state), State::Up(wire) if wire.id.is_alive())
+    }
+
+    /// Never uses the connection again that there is now.
+    pub(crate) fn leave(&self) {
+        let id = match &*lock(&self.0.state) {
+            State::Up(wire) => Arc::clone(&wire.id),
+            _ => return,
+        };
+        self.give_up(&id);
     }
 
     /// Never uses that connection again.

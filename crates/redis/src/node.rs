@@ -88,7 +88,7 @@ impl Node {
         let config = Arc::new(RedisConfig { as_it_is: true, ..config });
         let ears = Ears::new(Keys::new(config.prefix.as_str()), config.request_timeout);
         let events = Events { ears: Arc::downgrade(&ears), up: Some(Arc::new(up)) };
-        let router = Arc::new(Router::new(&config, events));
+        let router = Router::new(&config, events);
         ears.attach(&router);
         Ok(Self { config, router, ears })
     }

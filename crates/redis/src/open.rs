@@ -1,13 +1,13 @@
 //! Opening a connection: finding the master, authentication, and what must be so before any lock is asked for.
 
 use crate::config::{Address, Deployment, RedisConfig};
-use crate::failure::Failure;
+use crate::failure::{Failure, Next};
 use crate::keys::{Keys, LAYOUT};
 use fencelock_core::{ErrorKind, Secret};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo as _, ProtocolVersion, PushInfo,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo as _, ProtocolVersion, PushInfo,
     RedisConnectionInfo, Value,
 };
 use std::fmt;
@@ -61,6 +61,17 @@ impl Opener {
         }
     }
 
+    /// One answer of this server, be it master or replica, on a connection for this alone.
+    pub(crate) async fn ask(&self, command: &Cmd) -> Result<Value, Failure> {
+        let limit = self.config.connect_timeout;
+        let asked = timeout(limit, async {
+            let Some(address) = &self.address else { return Err(Failure::not_reached("no address")) };
+            let mut connection = self.connect(address, None::<fn(PushInfo) -> Result<(), ()>>).await?;
+            command.query_async(&mut connection).await.map_err(Failure::of)
+        });
+        asked.await.unwrap_or_else(|_| Err(Failure::not_reached(format_args!("no answer in {limit:?}"))))
+    }
+
     async fn connect(
         &self,
         (host, port): &Address,
@@ -74,13 +85,14 @@ impl Opener {
             settings = settings.set_protocol(ProtocolVersion::RESP3);
             options = options.set_push_sender(pushed);
         }
-        self.client(host, *port, settings)?
+        self.client(host, *port, settings)
+            .await?
             .get_multiplexed_async_connection_with_config(&options)
             .await
             .map_err(Failure::of)
     }
 
-    fn client(&self, host: &str, port: u16, settings: RedisConnectionInfo) -> Result<Client, Failure> {
+    async fn client(&self, host: &str, port: u16, settings: RedisConnectionInfo) -> Result<Client, Failure> {
         let host = host.to_owned();
         let address = match &self.config.tls {
             None => ConnectionAddr::Tcp(host, port),
@@ -90,8 +102,10 @@ impl Opener {
         // Off by default there, which costs 40 ms a request wherever acknowledgements are delayed.
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true)).set_redis_settings(settings);
         #[cfg(feature = "tls")]
-        if let Some(tls) = &self.config.tls {
-            return crate::tls::client(info, tls);
+        if let Some(tls) = self.config.tls.clone() {
+            // Files are read, the system's certificates among them, and each time anew: they are renewed.
+            let made = tokio::task::spawn_blocking(move || crate::tls::client(info, &tls)).await;
+            return made.unwrap_or_else(|_| Err(Failure::not_reached("the reading of certificates was given up")));
         }
         Client::open(info).map_err(Failure::of)
     }
@@ -117,7 +131,7 @@ impl Opener {
     async fn ask_sentinel(&self, (host, port): &Address, master: &str) -> Result<Address, Failure> {
         let config = &self.config;
         let settings = settings(config.sentinel_user.as_ref(), config.sentinel_password.as_ref());
-        let client = self.client(host, *port, settings)?;
+        let client = self.client(host, *port, settings).await?;
         let mut sentinel =
             client.get_multiplexed_async_connection_with_config(&options()).await.map_err(Failure::of)?;
         let mut command = redis::cmd("SENTINEL");
@@ -138,28 +152,32 @@ impl Opener {
         asked.ignore_errors();
         asked.cmd("ROLE").cmd("SETNX").arg(&layout).arg(LAYOUT).cmd("GET").arg(&layout);
         let answers: Vec<Value> = asked.query_async(connection).await.map_err(Failure::of)?;
-        let mut answers = answers.into_iter();
-        let (role, _, found) = (answers.next(), answers.next(), answers.next());
+        let mut answers = answers.into_iter().map(Value::extract_error);
+        let (role, written, found) = (answers.next(), answers.next(), answers.next());
         // Where the role may not be seen, a replica still refuses every write.
-        if let Some(Ok(role)) = role.map(Value::extract_error) {
+        if let Some(Ok(role)) = role {
             is_master(&role)?;
         }
-        match found.unwrap_or(Value::Nil).extract_error() {
-            Ok(Value::BulkString(version)) if version != LAYOUT.as_bytes() => {
+        let failure = match (written, found) {
+            (_, Some(Ok(Value::BulkString(version)))) if version == LAYOUT.as_bytes() => return Ok(()),
+            (_, Some(Ok(Value::BulkString(version)))) => {
                 let version = String::from_utf8_lossy(&version).into_owned();
                 let message = format!(
                     "the keys under `{}` have layout {version}, this program writes layout {LAYOUT}: both would lock apart; \
                      use one version, or another `prefix`",
                     self.config.prefix
                 );
-                Err(Failure::new(ErrorKind::Refused, message))
+                return Err(Failure::new(ErrorKind::Refused, message));
             }
-            Ok(_) => Ok(()),
-            Err(e) => match Failure::of(e) {
-                // Another node of the Cluster has it, and is asked too.
-                Failure { next: crate::failure::Next::Moved(..) | crate::failure::Next::Ask(_), .. } => Ok(()),
-                failure => Err(failure),
-            },
+            // Where nobody can write it down, nobody is kept apart: as when memory or disk is full.
+            (_, Some(Err(e))) | (Some(Err(e)), _) => Failure::of(e),
+            _ => Failure::odd_answer(),
+        };
+        match (&failure.next, &self.config.deployment) {
+            // Another node of the Cluster has it, and is asked too.
+            (Next::Moved(..) | Next::Ask(_), Deployment::Cluster(_)) => Ok(()),
+            (Next::Moved(..) | Next::Ask(_), _) => Err(Failure::in_a_cluster()),
+            _ => Err(failure),
         }
     }
 }
@@ -171,6 +189,11 @@ fn is_master(role: &Value) -> Result<(), Failure> {
     };
     match first {
         Some(Value::BulkString(role)) if role == b"master" => Ok(()),
+        Some(Value::BulkString(role)) if role == b"sentinel" => {
+            let message =
+                "the server is a Sentinel: write `redis+sentinel://`, and the master's name after the Sentinels";
+            Err(Failure::new(ErrorKind::InvalidConfig, message))
+        }
         _ => Err(Failure::of_answer("READONLY", "")),
     }
 }

@@ -2,33 +2,91 @@
 
 use crate::config::{Deployment, RedisConfig};
 use crate::failure::Failure;
-use crate::link::Link;
+use crate::link::{Link, failed};
 use crate::store::Store;
-use fencelock_core::{Assumption, Capability, Guarantees, Level, Liveness, Result, Rule, Scope};
+use fencelock_core::{Assumption, Capability, ErrorKind, Guarantees, Level, Liveness, Result, Rule, Scope};
 use redis::Value;
 use std::collections::BTreeMap;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-/// What the masters say of themselves. Of several, what the worst says.
+/// What every Sentinel listens to on the servers that it watches.
+/// (<https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/>)
+const SENTINELS: &str = "__sentinel__:hello";
+/// What is asked, and in which order.
+const INFO: [&str; 4] = ["server", "memory", "persistence", "replication"];
+const SETTINGS: [&str; 2] = ["appendfsync", "no-appendfsync-on-rewrite"];
+
+/// What the masters say of themselves. Of several, what the worst says. Without any, nothing is known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Probe {
     servers: Vec<Server>,
+    whole: bool,
 }
 
-/// What one master says; `None` where it would not.
+/// What one master says; `None` where it would not, or was not there to say it.
 #[derive(Clone, Debug, Default)]
 struct Server {
     info: BTreeMap<String, String>,
     appendfsync: Option<String>,
     no_fsync_on_rewrite: Option<String>,
+    sentinels: Option<i64>,
 }
 
 impl Probe {
+    /// Asks every master at once, for no longer than opening a connection and one request may take.
     pub(crate) async fn run(store: &Store) -> std::result::Result<Self, Failure> {
-        let mut servers = Vec::new();
-        for master in store.router.masters(store.deadline()).await? {
-            servers.push(Server::ask(&master, store).await?);
+        let deadline = Instant::now() + store.config.connect_timeout + store.config.request_timeout;
+        let mut asked = JoinSet::new();
+        for master in store.router.masters(deadline).await? {
+            asked.spawn(async move { Server::ask(&master, deadline).await });
         }
-        Ok(Self { servers })
+        let mut found = Self { servers: Vec::new(), whole: true };
+        let mut missing: Option<Failure> = None;
+        while let Some(answer) = asked.join_next().await {
+            match answer.unwrap_or_else(|_| Err(Failure::not_reached("the probe was given up"))) {
+                Ok(server) => found.servers.push(server),
+                // One node of a Cluster that is away keeps nobody from the others.
+                Err(failure) if failure.error.kind() == ErrorKind::Unavailable => missing = Some(failure),
+                Err(failure) => return Err(failure),
+            }
+        }
+        if let Some(failure) = missing {
+            if found.servers.is_empty() {
+                return Err(failure);
+            }
+            found.servers.push(Server::default());
+            found.whole = false;
+        }
+        Ok(found)
+    }
+
+    /// Whether every server has answered.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// That it is what the configuration takes it for.
+    pub(crate) fn check(&self, config: &RedisConfig) -> Result<()> {
+        match config.deployment {
+            Deployment::Standalone(_) | Deployment::Sentinel { .. } if self.is_cluster() => {
+                Err(Failure::in_a_cluster().into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn is_cluster(&self) -> bool {
+        self.servers.iter().any(|server| server.info("redis_mode") == Some("cluster"))
+    }
+
+    /// Whether something is there that is promoted, or promotes.
+    pub(crate) fn sees_replication(&self) -> bool {
+        self.replicas() > 0 || self.sentinels() > 0 || self.is_cluster()
+    }
+
+    fn sentinels(&self) -> i64 {
+        self.servers.iter().filter_map(|server| server.sentinels).sum()
     }
 
     /// Before the first answer.
@@ -37,17 +95,8 @@ impl Probe {
             .with_rule(Rule::new("redis.probe", Level::Advisory))
     }
 
-    /// With what the configuration attests.
-    pub(crate) fn guarantees(&self, config: &RedisConfig) -> Result<Guarantees> {
-        self.found(config).attest(&config.attested)
-    }
-
-    /// The same after a reconnect.
-    pub(crate) fn guarantees_again(&self, config: &RedisConfig) -> Guarantees {
-        self.found(config).attest_again(&config.attested)
-    }
-
-    fn found(&self, config: &RedisConfig) -> Guarantees {
+    /// What that gives; `seen` if replicas or Sentinels were there at an earlier time. Nothing is attested yet.
+    pub(crate) fn guarantees(&self, config: &RedisConfig, seen: bool) -> Guarantees {
         let kind = match config.deployment {
             Deployment::Standalone(_) if self.replicas() > 0 => "with replicas",
             Deployment::Standalone(_) => "standalone",
@@ -61,7 +110,7 @@ impl Probe {
         let mut found = Guarantees::of("redis", deployment, Scope::Network, Liveness::Lease)
             .with_capability(Capability::NotifiedWaiting)
             .with_rule(self.eviction())
-            .with_rule(self.failover(config))
+            .with_rule(self.failover(config, seen))
             .with_rule(self.persistence())
             .with_rule(self.rewrite())
             .with_rule(Rule::new("redis.fsync", Level::Leased).assumed("the disk keeps what it acknowledged (T4)"))
@@ -97,57 +146,75 @@ impl Probe {
 
     /// What evicts, evicts held locks while the server is in good health.
     fn eviction(&self) -> Rule {
-        let rule = Rule::new("redis.eviction", Level::Advisory).attestable();
+        let rule = Rule::new("redis.eviction", Level::Advisory);
         match self.all(Server::keeps_all) {
             Some(true) => rule.proved("nothing is evicted"),
             Some(false) => rule.refused(
                 format!("{}: held locks are evicted when memory is short", self.policy_in_words()),
                 "set maxmemory-policy noeviction",
             ),
-            None => rule.unknown("INFO does not show the eviction policy"),
+            None => rule.unknown("INFO does not show the eviction policy").attestable(),
         }
     }
 
     fn persistence(&self) -> Rule {
-        let rule = Rule::new("redis.persistence", Level::Leased).attestable();
+        let rule = Rule::new("redis.persistence", Level::Leased);
         match self.all(Server::is_durable) {
             Some(true) => rule.proved("every write is on disk before it is answered"),
             Some(false) => rule.refused(
                 format!("{}: a restart forgets locks that were granted", self.persistence_in_words()),
                 "set appendonly yes and appendfsync always",
             ),
-            None => rule.unknown("CONFIG GET appendfsync is not allowed"),
+            None => rule.unknown("INFO or CONFIG GET appendfsync does not show it").attestable(),
         }
     }
 
     fn rewrite(&self) -> Rule {
-        let rule = Rule::new("redis.rewrite", Level::Leased).attestable();
+        let rule = Rule::new("redis.rewrite", Level::Leased);
         match self.all(|server| Some(server.no_fsync_on_rewrite.as_deref()? == "no")) {
-            Some(true) => rule.proved("the log is synced while it is rewritten too"),
+            Some(true) => rule.proved("writes are synced while the AOF is rewritten too"),
             Some(false) => {
-                rule.refused("the log is not synced while it is being rewritten", "set no-appendfsync-on-rewrite no")
+                rule.refused("while the AOF is rewritten nothing is synced", "set no-appendfsync-on-rewrite no")
             }
-            None => rule.unknown("CONFIG GET no-appendfsync-on-rewrite is not allowed"),
+            None => rule.unknown("CONFIG GET no-appendfsync-on-rewrite does not show it").attestable(),
         }
     }
 
-    fn failover(&self, config: &RedisConfig) -> Rule {
+    fn failover(&self, config: &RedisConfig, seen: bool) -> Rule {
         let rule = Rule::new("redis.failover", Level::Leased);
-        let reason = "replication is asynchronous: a replica that is promoted may not have a lock that was granted";
-        match config.deployment {
-            Deployment::Sentinel { .. } | Deployment::Cluster(_) => {
-                rule.refused(reason, "use one server without fail-over, etcd, ZooKeeper or Redlock")
-            }
-            Deployment::Standalone(_) if self.replicas() > 0 => {
-                rule.refused(reason, "remove the replicas, or never promote one while locks are held").attestable()
-            }
-            Deployment::Standalone(_)
-                if self.servers.iter().all(|server| server.info("connected_slaves").is_some()) =>
-            {
-                rule.proved("there is no replica that could be promoted")
-            }
-            Deployment::Standalone(_) => rule.unknown("INFO does not show the replicas").attestable(),
+        let because = "replication is asynchronous: what is promoted may not have the lock";
+        let refused = |rule: Rule, what: &str, fix: &'static str| {
+            let separator = if what.is_empty() { "" } else { "; " };
+            rule.refused(format!("{what}{separator}{because}"), fix)
+        };
+        let other = "use one server without replicas, or etcd, ZooKeeper or Redlock";
+        if !matches!(config.deployment, Deployment::Standalone(_)) || self.is_cluster() {
+            return refused(rule, "", other);
         }
+        if self.replicas() > 0 {
+            let what = format!("replicas connected: {}", self.replicas());
+            return refused(rule, &what, "remove the replicas, or never promote one while locks are held");
+        }
+        if self.sentinels() > 0 {
+            return refused(rule, "Sentinels watch it", other);
+        }
+        if seen {
+            return refused(rule, "replicas or Sentinels were there since this client connected", other);
+        }
+        if self.all(|server| Some(server.info("connected_slaves").is_some() && server.sentinels.is_some()))
+            != Some(true)
+        {
+            return rule.unknown("INFO or PUBSUB NUMSUB does not show replicas and Sentinels").attestable();
+        }
+        let trace = |server: &Server| {
+            let promoted = server.info("master_replid2").is_some_and(|id| id.bytes().any(|digit| digit != b'0'));
+            server.info("repl_backlog_active") == Some("1") || promoted
+        };
+        if self.servers.iter().any(trace) {
+            let why = "no replica is connected, but there has been one: it may come back, and be promoted";
+            return rule.unknown(why).attestable();
+        }
+        rule.proved("no replica is connected or was within `repl-backlog-ttl`, and no Sentinel watches")
     }
 
     fn persistence_in_words(&self) -> String {
@@ -171,37 +238,36 @@ impl Probe {
 }
 
 impl Server {
-    async fn ask(link: &Link, store: &Store) -> std::result::Result<Self, Failure> {
+    async fn ask(link: &Link, deadline: Instant) -> std::result::Result<Self, Failure> {
         // What keeps us from connecting is a failure; what a server will not tell is not.
-        link.open(store.deadline()).await?;
-        let text = async |words: &[&str]| {
-            let mut command = redis::Cmd::new();
-            for word in words {
-                command.arg(*word);
-            }
-            link.call(&command, store.deadline()).await
-        };
-        let mut info = BTreeMap::new();
-        for section in ["server", "memory", "persistence", "replication"] {
-            match text(&["INFO", section]).await {
-                Ok(answer) => info.extend(lines(&answer)),
-                Err(failure) if failure.is_refusal() => {}
-                Err(failure) => return Err(failure),
-            }
+        link.open(deadline).await?;
+        let mut questions = redis::pipe();
+        for section in INFO {
+            questions.cmd("INFO").arg(section);
         }
-        let setting = async |name: &'static str| match text(&["CONFIG", "GET", name]).await {
-            Ok(answer) => {
-                Ok(redis::from_redis_value::<BTreeMap<String, String>>(answer).unwrap_or_default().remove(name))
-            }
-            // Forbidden, renamed or not there, as on many a rented server.
-            Err(failure) if failure.is_refusal() => Ok(None),
+        for name in SETTINGS {
+            questions.cmd("CONFIG").arg("GET").arg(name);
+        }
+        questions.cmd("PUBSUB").arg("NUMSUB").arg(SENTINELS);
+        let mut answers = link.call_all(&questions, deadline).await?.into_iter();
+        // Forbidden, renamed or not there, as on many a rented server.
+        let mut next = || match failed(answers.next().unwrap_or(Value::Nil)) {
+            Ok(answer) => Ok(answer),
+            Err(failure) if failure.is_refusal() => Ok(Value::Nil),
             Err(failure) => Err(failure),
         };
-        Ok(Self {
-            info,
-            appendfsync: setting("appendfsync").await?,
-            no_fsync_on_rewrite: setting("no-appendfsync-on-rewrite").await?,
-        })
+        let mut info = BTreeMap::new();
+        for _ in INFO {
+            info.extend(lines(&next()?));
+        }
+        let mut settings = BTreeMap::new();
+        for _ in SETTINGS {
+            settings.extend(redis::from_redis_value::<BTreeMap<String, String>>(next()?).unwrap_or_default());
+        }
+        let [appendfsync, no_fsync_on_rewrite] = SETTINGS.map(|name| settings.remove(name));
+        let sentinels = redis::from_redis_value::<BTreeMap<String, i64>>(next()?).unwrap_or_default();
+        let sentinels = sentinels.get(SENTINELS).copied();
+        Ok(Self { info, appendfsync, no_fsync_on_rewrite, sentinels })
     }
 
     fn info(&self, key: &str) -> Option<&str> {
@@ -249,11 +315,12 @@ mod tests {
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into();
         all.extend(info.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
-        Server { info: all, appendfsync: fsync.map(str::to_owned), no_fsync_on_rewrite: Some("no".to_owned()) }
+        let no_fsync_on_rewrite = Some("no".to_owned());
+        Server { info: all, appendfsync: fsync.map(str::to_owned), no_fsync_on_rewrite, sentinels: Some(0) }
     }
 
     fn found(servers: &[Server], config: &RedisConfig) -> Guarantees {
-        Probe { servers: servers.to_vec() }.guarantees(config).unwrap()
+        Probe { servers: servers.to_vec(), whole: true }.guarantees(config, false)
     }
 
     #[test]
@@ -277,8 +344,43 @@ mod tests {
     fn fail_over_lowers_the_level_and_cannot_be_attested_away() {
         for config in [RedisConfig::sentinel([("h", 1)], "m"), RedisConfig::cluster([("h", 1)])] {
             assert_eq!(found(&[server(&[], Some("always"))], &config).level(), Some(Level::Advisory));
-            let probe = Probe { servers: vec![server(&[], Some("always"))] };
-            assert!(probe.guarantees(&config.with_attested(["redis.failover"])).is_err());
+            let found = found(&[server(&[], Some("always"))], &config);
+            assert_eq!(found.attest(["redis.failover"]).unwrap_err().kind(), ErrorKind::Refused);
+        }
+    }
+
+    #[test]
+    fn whatever_could_be_promoted_is_seen() {
+        let one = RedisConfig::standalone("h", 1);
+        let rule = |server: Server, seen: bool| {
+            let found = Probe { servers: vec![server], whole: true }.guarantees(&one, seen);
+            let rule = found.rules().iter().find(|rule| rule.id() == "redis.failover").unwrap();
+            (rule.outcome(), rule.is_attestable())
+        };
+        let always = Some("always");
+        assert_eq!(rule(server(&[], always), false), (RuleOutcome::Proved, false));
+        assert_eq!(rule(server(&[], always), true), (RuleOutcome::Refused, false), "seen before");
+        for refused in [("connected_slaves", "1"), ("redis_mode", "cluster")] {
+            assert_eq!(rule(server(&[refused], always), false), (RuleOutcome::Refused, false), "{refused:?}");
+        }
+        let watched = Server { sentinels: Some(3), ..server(&[], always) };
+        assert_eq!(rule(watched, false), (RuleOutcome::Refused, false));
+        for hint in [("repl_backlog_active", "1"), ("master_replid2", "00a0")] {
+            assert_eq!(rule(server(&[hint], always), false), (RuleOutcome::Unknown, true), "{hint:?}");
+        }
+        let silent = Server { sentinels: None, ..server(&[], always) };
+        assert_eq!(rule(silent, false), (RuleOutcome::Unknown, true));
+    }
+
+    #[test]
+    fn without_an_answer_nothing_is_proved_that_servers_say() {
+        for config in [RedisConfig::standalone("h", 1), RedisConfig::cluster([("h", 1)])] {
+            let found = Probe::default().guarantees(&config, false);
+            assert_eq!(found.level(), None);
+            for id in ["redis.eviction", "redis.persistence", "redis.rewrite"] {
+                assert!(found.rule_is(id, RuleOutcome::Unknown), "{id}");
+            }
+            assert!(!found.rule_is("redis.failover", RuleOutcome::Proved));
         }
     }
 
@@ -289,7 +391,9 @@ mod tests {
         assert!(found(&mixed, &config).rule_is("redis.persistence", RuleOutcome::Refused));
         let hidden = [server(&[], None)];
         assert!(found(&hidden, &config).rule_is("redis.persistence", RuleOutcome::Unknown));
-        let attested = found(&hidden, &config.with_attested(["redis.persistence"]));
+        let attested = found(&hidden, &config).attest(["redis.persistence"]).unwrap();
         assert_eq!(attested.level(), Some(Level::Fenced));
+        let disproved = found(&mixed, &config).attest(["redis.persistence"]).unwrap_err();
+        assert!(disproved.message().contains("everysec"), "{disproved}");
     }
 }

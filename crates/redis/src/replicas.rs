@@ -1,57 +1,68 @@
 //! Waiting until replicas have a grant. It narrows the window of a fail-over, and closes none.
 
-use crate::config::RedisConfig;
+use crate::config::{Address, RedisConfig};
 use crate::failure::Failure;
-use crate::keys::NameKeys;
 use crate::link::{Events, Link, lock};
 use crate::open::Opener;
-use crate::router::Router;
-use redis::Value;
+use redis::Cmd;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use tokio::time::Instant;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout_at};
 
-/// Connections of their own: `WAIT` blocks the one that it is sent on.
+/// The most grants of one client that wait for replicas at a time.
+const LINKS: usize = 16;
+
+/// Connections of their own: `WAIT` blocks the one that it is sent on. It also
+/// counts for that one only, up to the last write that was made there, so grant
+/// and `WAIT` go together. (<https://redis.io/docs/latest/commands/wait/>)
 pub(crate) struct Replicas {
     config: Arc<RedisConfig>,
-    links: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Link>>>>,
+    idle: Mutex<HashMap<Option<Address>, Vec<Link>>>,
+    permits: Semaphore,
+}
+
+/// A connection that nobody else uses meanwhile. Dropped, it closes: a `WAIT` may be under way there.
+pub(crate) struct Lent<'a> {
+    pool: &'a Replicas,
+    to: Option<Address>,
+    pub(crate) link: Link,
+    _permit: SemaphorePermit<'a>,
 }
 
 impl Replicas {
     pub(crate) fn new(config: &Arc<RedisConfig>) -> Self {
-        Self { config: Arc::clone(config), links: Mutex::default() }
+        Self { config: Arc::clone(config), idle: Mutex::default(), permits: Semaphore::new(LINKS) }
     }
 
-    /// How many replicas acknowledge what the lock's master has written until now.
-    ///
-    /// `WAIT` counts from the last write *of its own connection*, so one is made
-    /// there first; replication is in order, and the grant was written before it.
-    /// (<https://redis.io/docs/latest/commands/wait/>)
-    pub(crate) async fn acknowledged(&self, router: &Router, keys: &NameKeys) -> Result<u32, Failure> {
-        let limit = self.config.request_timeout;
-        let deadline = Instant::now() + limit;
-        let (place, opener) = match router.address_of(keys.slot(), deadline).await? {
-            Some(address) => (format!("{}:{}", address.0, address.1), Opener::to(&self.config, address)),
-            None => (String::new(), Opener::to_master(&self.config)),
+    /// A connection to that node, or to whoever is master.
+    pub(crate) async fn lend(&self, to: Option<Address>, deadline: Instant) -> Result<Lent<'_>, Failure> {
+        let Ok(Ok(permit)) = timeout_at(deadline, self.permits.acquire()).await else {
+            return Err(Failure::not_reached("all connections wait for replicas"));
         };
-        let link = {
-            let open = || Arc::new(tokio::sync::Mutex::new(Link::new(opener, Events::default())));
-            Arc::clone(lock(&self.links).entry(place).or_insert_with(open))
-        };
-        // One at a time: a second would only wait behind the first at the server.
-        let Ok(link) = tokio::time::timeout_at(deadline, link.lock()).await else {
-            return Err(Failure::no_answer());
-        };
-        let mut write = redis::cmd("SET");
-        write.arg(keys.sync()).arg("").arg("PX").arg(60_000);
-        link.call(&write, deadline).await?;
-        // The server's own limit ends first, so that its answer still comes in time.
-        let rest = deadline.saturating_duration_since(Instant::now()).mul_f64(0.8).as_millis();
-        let mut wait = redis::cmd("WAIT");
-        wait.arg(self.config.wait_replicas).arg(u64::try_from(rest).unwrap_or(1).max(1));
-        match link.call(&wait, deadline).await? {
-            Value::Int(replicas) => Ok(u32::try_from(replicas).unwrap_or(0)),
-            _ => Err(Failure::odd_answer()),
-        }
+        let idle = lock(&self.idle).get_mut(&to).and_then(Vec::pop);
+        let link = idle.unwrap_or_else(|| {
+            let opener = match &to {
+                Some(address) => Opener::to(&self.config, address.clone()),
+                None => Opener::to_master(&self.config),
+            };
+            Link::new(opener, Events::default())
+        });
+        Ok(Lent { pool: self, to, link, _permit: permit })
     }
+}
+
+impl Lent<'_> {
+    /// Whatever was sent is answered: the next one may have it.
+    pub(crate) fn give_back(self) {
+        lock(&self.pool.idle).entry(self.to.clone()).or_default().push(self.link.clone());
+    }
+}
+
+/// The server's own limit ends before ours, so that its answer still comes in time.
+pub(crate) fn wait(replicas: u32, deadline: Instant) -> Cmd {
+    let rest = deadline.saturating_duration_since(Instant::now()).mul_f64(0.8).as_millis();
+    let mut wait = redis::cmd("WAIT");
+    wait.arg(replicas).arg(u64::try_from(rest).unwrap_or(1).max(1));
+    wait
 }

@@ -5,13 +5,19 @@ use redis::{Cmd, Script};
 pub(crate) struct LuaScript {
     source: String,
     sha: String,
+    /// Its several keys can be asked for one by one, as a slot that is being moved needs it.
+    pub(crate) splits: bool,
 }
 
 impl LuaScript {
     pub(crate) fn new(source: impl Into<String>) -> Self {
         let source = source.into();
         let sha = Script::new(&source).get_hash().to_owned();
-        Self { source, sha }
+        Self { source, sha, splits: false }
+    }
+
+    fn splitting(source: &str) -> Self {
+        Self { splits: true, ..Self::new(source) }
     }
 
     /// By digest: short, and refused with `NOSCRIPT` by a server that has lost it.
@@ -45,6 +51,7 @@ pub(crate) struct Scripts {
     pub(crate) acquire: LuaScript,
     pub(crate) renew: LuaScript,
     pub(crate) free: LuaScript,
+    pub(crate) void: LuaScript,
     pub(crate) inspect: LuaScript,
     pub(crate) force: LuaScript,
 }
@@ -53,8 +60,9 @@ impl Scripts {
     pub(crate) fn new() -> Self {
         Self {
             acquire: LuaScript::new(include_str!("scripts/acquire.lua")),
-            renew: LuaScript::new(include_str!("scripts/renew.lua")),
-            free: LuaScript::new(include_str!("scripts/free.lua")),
+            renew: LuaScript::splitting(include_str!("scripts/renew.lua")),
+            free: LuaScript::splitting(include_str!("scripts/free.lua")),
+            void: LuaScript::new(include_str!("scripts/void.lua")),
             inspect: LuaScript::new(include_str!("scripts/inspect.lua")),
             force: LuaScript::new(include_str!("scripts/force.lua")),
         }

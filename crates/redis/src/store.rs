@@ -2,17 +2,16 @@
 
 use crate::config::RedisConfig;
 use crate::ears::Ears;
-use crate::failure::Failure;
+use crate::failure::{Failure, Next};
 use crate::keys::{Keys, NameKeys};
 use crate::link::Events;
-use crate::probe::Probe;
-use crate::replicas::Replicas;
 use crate::router::Router;
 use crate::script::Scripts;
-use fencelock_core::{Claim, ClaimId, Error, FencingToken, Guarantees, HolderInfo, LockName, Result};
+use crate::standing::{self, Standing};
+use fencelock_core::{Claim, ClaimId, Error, FencingToken, HolderInfo, LockName, Result};
 use redis::Value;
 use std::fmt;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -25,8 +24,7 @@ pub(crate) struct Store {
     pub(crate) scripts: Scripts,
     pub(crate) router: Arc<Router>,
     pub(crate) ears: Arc<Ears>,
-    replicas: Replicas,
-    guarantees: RwLock<Option<Arc<Guarantees>>>,
+    pub(crate) standing: Standing,
 }
 
 /// A renewal to be sent: of which claim's hold, with which token, for how long.
@@ -34,13 +32,13 @@ pub(crate) type Renewing<'a> = (&'a Claim, FencingToken, Duration);
 
 /// What an acquire was answered.
 pub(crate) enum Answer {
-    Granted(FencingToken),
-    Contended { left: Option<Duration>, holder: Option<Arc<str>> },
+    /// With how many replicas acknowledged it, where they were asked.
+    Granted(FencingToken, std::result::Result<u32, Failure>),
+    Contended {
+        left: Option<Duration>,
+        holder: Option<Arc<str>>,
+    },
     Dead,
-}
-
-fn not_probed(e: &Error) {
-    tracing::debug!(target: "fencelock", engine = "redis", error = %e, "not probed again");
 }
 
 impl Store {
@@ -53,68 +51,55 @@ impl Store {
         let store = Arc::clone(&itself);
         let up = move || {
             if let Some(store) = store.get().and_then(Weak::upgrade) {
-                tokio::spawn(async move { store.probe_again().await.inspect_err(not_probed) });
+                standing::probe_again(&store);
             }
         };
         let events = Events { ears: Arc::downgrade(&ears), up: Some(Arc::new(up)) };
-        let router = Arc::new(Router::new(&config, events));
+        let router = Router::new(&config, events);
         ears.attach(&router);
-        let (scripts, replicas) = (Scripts::new(), Replicas::new(&config));
-        let store = Arc::new(Self { config, keys, scripts, router, ears, replicas, guarantees: RwLock::new(None) });
-        let probe = Probe::run(&store).await.map_err(|e| Error::from(e).with_operation("connect"))?;
-        store.set_guarantees(probe.guarantees(&store.config)?);
+        let (scripts, standing) = (Scripts::new(), Standing::default());
+        let store = Arc::new(Self { config, keys, scripts, router, ears, standing });
+        let told = |e: Error| e.with_engine("redis").with_operation("connect");
+        store.probe_first().await.map_err(told)?;
         // From here on what is found anew after a reconnect counts.
         let _ = itself.set(Arc::downgrade(&store));
+        if !store.standing.is_known() {
+            standing::probe_again(&store);
+        }
         Ok(store)
-    }
-
-    pub(crate) fn guarantees(&self) -> Arc<Guarantees> {
-        let known = self.guarantees.read().unwrap_or_else(PoisonError::into_inner).clone();
-        known.unwrap_or_else(|| Arc::new(Probe::nothing_known()))
-    }
-
-    fn set_guarantees(&self, found: Guarantees) {
-        *self.guarantees.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(found));
-    }
-
-    /// Asks the masters anew; from then on what they said counts.
-    pub(crate) async fn probe_again(&self) -> Result<Arc<Guarantees>> {
-        let probe = Probe::run(self).await.map_err(Error::from)?;
-        self.set_guarantees(probe.guarantees_again(&self.config));
-        Ok(self.guarantees())
     }
 
     /// Sends one acquire. The claim knows of it before it leaves.
     pub(crate) async fn acquire(&self, claim: &Claim, keys: &NameKeys) -> std::result::Result<Answer, Failure> {
         let (id, ttl, base) = (claim.id().to_string(), millis(claim.server_ttl()), self.config.token_base.to_string());
         let note = claim.note().map_or("", |note| note);
+        let delay = millis(claim.lock_delay());
+        // What was sent before may still arrive, and must find nothing to take once this hold is over.
+        let spent = if claim.is_unanswered() { void_ttl(claim) } else { "0".to_owned() };
         let under_way = claim.request();
         let outcome = self
             .router
-            .run(
+            .run_and_wait(
                 keys.slot(),
                 &self.scripts.acquire,
                 &[keys.lock(), keys.fence(), keys.void(&id)],
-                &[&id, &ttl, &**claim.holder(), note, &base],
-                self.config.request_timeout,
+                &[&id, &ttl, &**claim.holder(), note, &base, &delay, &spent],
+                self.config.wait_replicas,
+                self.deadline(),
             )
             .await;
         if outcome.as_ref().map_or_else(|failure| failure.settled, |_| true) {
             under_way.answered();
         }
-        answer(&outcome?)
-    }
-
-    /// Whether enough replicas have what was written so far in the slot.
-    pub(crate) async fn is_replicated(&self, keys: &NameKeys) -> std::result::Result<u32, Failure> {
-        self.replicas.acknowledged(&self.router, keys).await
+        let (value, replicas) = outcome?;
+        answer(&value, replicas)
     }
 
     /// Renews holds of one slot, or of any slots outside a Cluster, in one command; true for each that was still held.
     pub(crate) async fn renew(
         &self,
         holds: &[Renewing<'_>],
-        limit: Duration,
+        deadline: Instant,
     ) -> std::result::Result<Vec<bool>, Failure> {
         let Some((first, ..)) = holds.first() else { return Ok(Vec::new()) };
         let slot = self.keys.of(first.name()).slot();
@@ -123,7 +108,7 @@ impl Store {
             .iter()
             .flat_map(|(claim, token, ttl)| [claim.id().to_string(), token.to_string(), millis(*ttl)])
             .collect();
-        let answer = self.router.run(slot, &self.scripts.renew, &keys, &args, limit).await?;
+        let answer = self.router.run(slot, &self.scripts.renew, &keys, &args, deadline).await?;
         let Value::Array(answers) = answer else { return Err(Failure::odd_answer()) };
         if answers.len() != holds.len() {
             return Err(Failure::odd_answer());
@@ -131,28 +116,40 @@ impl Store {
         Ok(answers.iter().map(|answer| *answer == Value::Int(1)).collect())
     }
 
-    /// Frees the lock if the claim holds it, and makes the id dead if `void`; true if it held.
-    pub(crate) async fn free(&self, claim: &Claim, keys: &NameKeys, void: bool) -> Result<bool> {
-        let id = claim.id().to_string();
-        let ttl = if void { millis(claim.server_ttl().max(VOID)) } else { "0".to_owned() };
-        let answer = self
-            .router
-            .run(
-                keys.slot(),
-                &self.scripts.free,
-                &[keys.lock(), keys.void(&id)],
-                &[&id, &ttl, &keys.channel()],
-                self.config.request_timeout,
-            )
-            .await?;
+    /// Frees the lock if the claim holds it, with this token if one is given, and makes the id dead if `void`;
+    /// true if it held.
+    pub(crate) async fn free(
+        &self,
+        claim: &Claim,
+        keys: &NameKeys,
+        token: Option<FencingToken>,
+        void: bool,
+    ) -> Result<bool> {
+        let (id, deadline, slot) = (claim.id().to_string(), self.deadline(), keys.slot());
+        let token = token.map(|token| token.to_string()).unwrap_or_default();
+        let (ttl, dead) = (void_ttl(claim), keys.void(&id));
+        let args = [id.as_str(), &token, &keys.channel(), &ttl];
+        let free = &self.scripts.free;
+        let answer = if void {
+            match self.router.run(slot, free, &[&keys.lock(), &dead], &args, deadline).await {
+                Err(failure) if failure.next == Next::TryAgain => {
+                    // The one key is here and the other is there. Dead first: nothing may come in between.
+                    self.router.run(slot, &self.scripts.void, &[&dead], &[&ttl], deadline).await?;
+                    self.router.run(slot, free, &[keys.lock()], &args, deadline).await?
+                }
+                outcome => outcome?,
+            }
+        } else {
+            self.router.run(slot, free, &[keys.lock()], &args, deadline).await?
+        };
         Ok(answer == Value::Int(1))
     }
 
     pub(crate) async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>> {
         let keys = self.keys.of(name);
-        let limit = self.config.request_timeout;
         let args: [&str; 0] = [];
-        let answer = self.router.run(keys.slot(), &self.scripts.inspect, &[keys.lock()], &args, limit).await?;
+        let inspect = &self.scripts.inspect;
+        let answer = self.router.run(keys.slot(), inspect, &[keys.lock()], &args, self.deadline()).await?;
         Ok(holder(&answer)?)
     }
 
@@ -166,13 +163,17 @@ fn millis(ttl: Duration) -> String {
     ttl.as_nanos().div_ceil(1_000_000).to_string()
 }
 
-fn answer(value: &Value) -> std::result::Result<Answer, Failure> {
+/// For how long a claim's id stays dead.
+fn void_ttl(claim: &Claim) -> String {
+    millis(claim.server_ttl().max(VOID))
+}
+
+fn answer(value: &Value, replicas: std::result::Result<u32, Failure>) -> std::result::Result<Answer, Failure> {
     let Value::Array(parts) = value else { return Err(Failure::odd_answer()) };
     match parts.as_slice() {
-        [Value::Int(1), token] => Ok(Answer::Granted(number(token)?)),
-        [Value::Int(0), Value::Int(left)] => Ok(Answer::Contended { left: duration(*left), holder: None }),
+        [Value::Int(1), token] => Ok(Answer::Granted(number(token)?, replicas)),
         [Value::Int(0), Value::Int(left), holder] => {
-            Ok(Answer::Contended { left: duration(*left), holder: text(holder) })
+            Ok(Answer::Contended { left: duration(*left), holder: text(holder).filter(|holder| !holder.is_empty()) })
         }
         [Value::Int(-1)] => Ok(Answer::Dead),
         _ => Err(Failure::odd_answer()),

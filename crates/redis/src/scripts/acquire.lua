@@ -1,18 +1,17 @@
 -- Takes the lock, or says who has it.
--- KEYS: lock, fence, void.  ARGV: id, ttl in ms, holder, note, token base.
+-- KEYS: lock, fence, void.
+-- ARGV: id, ttl in ms, holder, note, token base, lock delay in ms, ttl of the void in ms or 0.
 -- Answers {1, token}, {0, ms left, holder or nothing}, or {-1} for a dead id.
-if redis.call('exists', KEYS[3]) == 1 then return {-1} end
 local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'holder')
-if held.err or (not held[1] and redis.call('exists', KEYS[1]) == 1) then
-    -- Not of our making: somebody else's lock, for as long as it is there.
-    return {0, redis.call('pttl', KEYS[1])}
-end
-if held[1] then
-    local left = redis.call('pttl', KEYS[1])
-    if held[1] ~= ARGV[1] then return {0, left, held[3]} end
+if held[1] == ARGV[1] then
     -- A late copy of this request must not take away what a later extension has given.
-    if left < tonumber(ARGV[2]) then redis.call('pexpire', KEYS[1], ARGV[2]) end
+    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[2]) then redis.call('pexpire', KEYS[1], ARGV[2]) end
     return {1, held[2]}
+end
+if redis.call('exists', KEYS[3]) == 1 then return {-1} end
+-- Perhaps not of our making: then somebody else's lock, for as long as it is there.
+if held[1] or redis.call('exists', KEYS[1]) == 1 then
+    return {0, redis.call('pttl', KEYS[1]), held[3]}
 end
 local now = redis.call('time')
 local token = math.max(
@@ -24,11 +23,13 @@ if token >= 9007199254740992 then return redis.error_reply('FENCELOCK no token i
 token = string.format('%.0f', token)
 redis.call('set', KEYS[2], token)
 redis.call('hset', KEYS[1], 'id', ARGV[1], 'token', token, 'holder', ARGV[3], 'note', ARGV[4],
-    'at', now[1] * 1000 + math.floor(now[2] / 1000))
+    'at', now[1] * 1000 + math.floor(now[2] / 1000), 'delay', ARGV[6])
 -- Where permissions end between the two commands, no lock without an end may stay behind.
 local expires = redis.pcall('pexpire', KEYS[1], ARGV[2])
 if type(expires) == 'table' then
     redis.pcall('del', KEYS[1])
     return expires
 end
+-- An earlier request of this id is still on its way: when this hold is over, that one takes nothing.
+if ARGV[7] ~= '0' then redis.call('set', KEYS[3], '', 'PX', ARGV[7]) end
 return {1, token}
