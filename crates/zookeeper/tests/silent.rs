@@ -168,3 +168,45 @@ async fn the_old_sessions_place_is_not_taken_over() {
     assert!(next.is_held(), "lost with the session before");
     next.release().await.unwrap();
 }
+
+/// Heartbeats that write, many at a time: none is taken for another's, nor for an answer to whoever sent it along.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heartbeats_that_write_do_not_meet() {
+    let server = ZooKeeper::start().unwrap();
+    let forgetful = Forgetful::before(server.address(), true);
+    let raw = raw(&server.address().to_string()).await;
+    let client = client(&format!("zookeeper://127.0.0.1:{}?session=4s&request_timeout=2s", forgetful.port)).await;
+    for round in 0..4 {
+        // So old that everybody sends one along.
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        let mut acquiring = tokio::task::JoinSet::new();
+        for at in 0..40 {
+            let lock = client.named(&format!("beat{round}x{at}"));
+            acquiring.spawn(async move { lock.acquire().await });
+        }
+        while let Some(acquired) = within("granted", SLACK, acquiring.join_next()).await {
+            let guard = acquired.unwrap().unwrap();
+            assert_eq!(nodes(&raw, guard.name().as_str()).await.len(), 1, "of {}", guard.name());
+            guard.release().await.unwrap();
+        }
+    }
+    assert_eq!(raw.list_children("/fencelock/%sessions").await.unwrap().len(), 1, "heartbeats leave nothing");
+}
+
+/// Somebody removes what the session shows itself by: no claim is taken for one whose parent is missing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_heartbeat_that_finds_no_parent_ends_the_session() {
+    let server = ZooKeeper::start().unwrap();
+    let forgetful = Forgetful::before(server.address(), true);
+    let raw = raw(&server.address().to_string()).await;
+    let client = client(&format!("zookeeper://127.0.0.1:{}?session=4s&request_timeout=1s", forgetful.port)).await;
+    let guard = client.acquire("kept").await.unwrap();
+    for session in raw.list_children("/fencelock/%sessions").await.unwrap() {
+        raw.delete(&format!("/fencelock/%sessions/{session}"), None).await.unwrap();
+    }
+    raw.delete("/fencelock/%sessions", None).await.unwrap();
+    within("the loss is told", SLACK, guard.lost()).await;
+    let next = within("in a new session", SLACK, client.acquire("other")).await.unwrap();
+    assert_eq!(nodes(&raw, "other").await.len(), 1);
+    next.release().await.unwrap();
+}
