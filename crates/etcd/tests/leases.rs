@@ -85,3 +85,19 @@ async fn a_revoked_lease_is_loss() {
     assert_ne!(next.evidence().get("lease"), guard.evidence().get("lease"));
     next.release().await.unwrap();
 }
+
+/// A lease that is used for a moment now and then is not idle: it is the same all the time.
+#[tokio::test(flavor = "multi_thread")]
+async fn short_uses_keep_a_lease() {
+    let etcd = Etcd::start().unwrap();
+    let one = client(&etcd).await;
+    let mut found = std::collections::BTreeSet::new();
+    let end = Instant::now() + TTL * 3;
+    while Instant::now() < end {
+        let guard = one.acquire("a").await.unwrap();
+        found.insert(guard.evidence().get("lease").unwrap().to_owned());
+        guard.release().await.unwrap();
+        tokio::time::sleep(TTL / 10).await;
+    }
+    assert_eq!(found.len(), 1, "another lease was made in {:?}", TTL * 3);
+}

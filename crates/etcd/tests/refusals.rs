@@ -48,6 +48,11 @@ async fn a_full_store_refuses_acquires_and_keeps_holds() {
     until("nothing is pending", LONG, async || one.pending() == 0).await;
 }
 
+fn signed(folder: &std::path::Path, ttl: &str) -> String {
+    let key = |name: &str| folder.join(name).display().to_string();
+    format!("jwt,pub-key={},priv-key={},sign-method=RS256,ttl={ttl}", key("pub.pem"), key("key.pem"))
+}
+
 /// A server whose tokens are signed and end after 2 s.
 fn with_tokens(folder: &std::path::Path) -> Etcd {
     for arguments in
@@ -56,8 +61,7 @@ fn with_tokens(folder: &std::path::Path) -> Etcd {
         let made = Command::new("openssl").args(arguments).current_dir(folder).output().unwrap();
         assert!(made.status.success());
     }
-    let key = |name: &str| folder.join(name).display().to_string();
-    let token = format!("jwt,pub-key={},priv-key={},sign-method=RS256,ttl=2s", key("pub.pem"), key("key.pem"));
+    let token = signed(folder, "2s");
     let etcd = Etcd::start_with(&EtcdSettings::default().with_arguments(["--auth-token", &token])).unwrap();
     for words in [
         "user add root:secret",
@@ -108,6 +112,34 @@ async fn expired_tokens_are_renewed() {
     etcd.ctl(["--user", "root:secret", "role", "add", "other"]).unwrap();
     works(&holder, "c").await;
     works(&waiter, "c").await;
+}
+
+/// For a while every token has expired when it arrives, new ones too: a try says so within its limit, a waiter keeps
+/// its place and the holder its lock, and both go on when tokens are valid again.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_that_are_never_valid_are_waited_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut etcd = with_tokens(folder.path());
+    let config = || config(&etcd).with_user("app", Secret::new("word"));
+    let (holder, waiter) = (connect(config()).await, connect(config()).await);
+    let long = Duration::from_secs(40);
+    let guard = holder.named("a").ttl(long).acquire().await.unwrap();
+    let lock = waiter.named("a").ttl(long);
+    let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    etcd.restart_with(0, ["--auth-token", &signed(folder.path(), "1ms")]).unwrap();
+    let asked = std::time::Instant::now();
+    let refused = holder.try_acquire("b").await.unwrap_err();
+    eprintln!("with tokens that are never valid: {refused} after {:?}", asked.elapsed());
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    assert!(asked.elapsed() < Duration::from_secs(8), "two requests of 2 s each, and a loaded machine");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(!waiting.is_finished() && guard.is_held());
+    etcd.restart_with(0, ["--auth-token", &signed(folder.path(), "2s")]).unwrap();
+    until("it is released", LONG, async || holder.try_acquire("b").await.is_ok_and(|b| b.is_some())).await;
+    guard.release().await.unwrap();
+    let next = tokio::time::timeout(LONG, waiting).await.unwrap().unwrap();
+    next.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -215,6 +215,33 @@ impl Etcd {
         self.until_ready(at)
     }
 
+    /// Kills a member and starts it again with more arguments, the last of a kind counting, from now on.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn restart_with<S: Into<String>>(
+        &mut self,
+        at: usize,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Result<(), Failure> {
+        let member = self.member_mut(at)?;
+        member.server.kill();
+        let server = std::mem::replace(&mut member.server, Server::new("none", "none")?);
+        member.server = server.with_arguments(arguments);
+        self.restart(at)
+    }
+
+    /// Kills the only member and starts it with nothing: another store, which has the same address and the same ids.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn replace(&mut self) -> Result<(), Failure> {
+        let member = self.member_mut(0)?;
+        member.server.kill();
+        std::fs::remove_dir_all(member.server.folder().join("data"))?;
+        self.restart(0)
+    }
+
     /// Which member leads, as it says itself; waits for one for 30 s.
     ///
     /// # Errors
