@@ -84,21 +84,40 @@ impl Cli {
     /// # Errors
     /// What is wrong with them, or the help that they ask for.
     pub(crate) fn of(args: &[OsString]) -> Result<Self, clap::Error> {
-        Self::try_parse_from(args).or_else(|error| {
-            let unknown = match error.get(ContextKind::InvalidArg) {
-                Some(ContextValue::String(arg)) if error.kind() == ErrorKind::UnknownArgument => arg.as_str(),
-                _ => "",
-            };
-            // A lock's name may begin with a dash. With two it is a misspelt option far more often.
-            if !unknown.starts_with('-') || unknown.starts_with("--") {
-                return Err(error);
-            }
-            let run = |run: clap::Command| run.mut_arg("name", |name| name.allow_hyphen_values(true));
-            let command = Self::command().mut_subcommand("run", run);
-            let again = command.try_get_matches_from(args).and_then(|matches| Self::from_arg_matches(&matches));
-            again.map_err(|_| error)
-        })
+        Self::try_parse_from(args)
+            .or_else(|error| {
+                let unknown = match error.get(ContextKind::InvalidArg) {
+                    Some(ContextValue::String(arg)) if error.kind() == ErrorKind::UnknownArgument => arg.as_str(),
+                    _ => "",
+                };
+                // A lock's name may begin with a dash. With two it is a misspelt option far more often.
+                if !unknown.starts_with('-') || unknown.starts_with("--") {
+                    return Err(error);
+                }
+                let run = |run: clap::Command| run.mut_arg("name", |name| name.allow_hyphen_values(true));
+                let command = Self::command().mut_subcommand("run", run);
+                let again = command.try_get_matches_from(args).and_then(|matches| Self::from_arg_matches(&matches));
+                again.map_err(|_| error)
+            })
+            .map_err(discreet)
     }
+}
+
+/// The same error without a URL in the wrong place, for that may hold a password.
+fn discreet(error: clap::Error) -> clap::Error {
+    let told = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let is_url = |text: &&str| text.contains("://");
+    let all = [ContextKind::InvalidArg, ContextKind::InvalidValue, ContextKind::InvalidSubcommand];
+    if !all.into_iter().filter_map(told).any(|text| is_url(&text)) {
+        return error;
+    }
+    let option = told(ContextKind::InvalidArg).filter(|text| !is_url(text));
+    let place = option.map_or_else(|| "here".to_owned(), |option| format!("in '{option}'"));
+    let message = format!("no URL belongs {place}; it is not shown, for it may hold a password");
+    Cli::command().error(error.kind(), message)
 }
 
 /// What every command may say.
@@ -106,11 +125,11 @@ impl Cli {
 pub(crate) struct Options {
     /// The lock service, `sqlite:PATH` for instance. Counts over `FENCELOCK_URL` and the configuration file, which
     /// are the places for a URL with a password: command lines can be seen by others.
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, value_name = "URL", display_order = 900)]
     pub(crate) url: Option<String>,
     /// The configuration file. Otherwise `FENCELOCK_CONFIG` names it, or it is the first of ./fencelock.toml,
     /// ~/.config/fencelock/fencelock.toml and /etc/fencelock.toml.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", display_order = 901)]
     pub(crate) config: Option<PathBuf>,
 }
 
@@ -338,6 +357,26 @@ mod tests {
             let error = Cli::try_parse_from(["fencelock", "run", option, value, "n", "--", "c"]).unwrap_err();
             assert!(error.to_string().contains(option), "{error}");
         }
+    }
+
+    #[test]
+    fn a_url_in_the_wrong_place_is_not_repeated() {
+        let url = "redis://user:hunter2@host";
+        for args in [
+            &["run", "--ttl", url, "n", "--", "c"][..],
+            &["run", "--require", url, "n", "--", "c"],
+            &["run", "n", url, "--", "c"],
+            &["run", "--wait", url, "n", "--", "c"],
+            &["run", "--conflict-exit-code", url, "n", "--", "c"],
+            &[url, "run", "n", "--", "c"],
+            &["run", &format!("--{url}"), "n", "--", "c"],
+            &["status", "n", url],
+        ] {
+            let shown = parse(&[&["fencelock"], args].concat()).unwrap_err().to_string();
+            assert!(!shown.contains("hunter2") && shown.contains("no URL belongs"), "{args:?}: {shown}");
+        }
+        let shown = parse(&["fencelock", "run", "--ttl", url, "n", "--", "c"]).unwrap_err().to_string();
+        assert!(shown.contains("'--ttl <DURATION>'"), "{shown}");
     }
 
     #[test]

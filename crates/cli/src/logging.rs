@@ -1,10 +1,14 @@
-//! Logs, for whoever asks for them: off unless `FENCELOCK_LOG` is set.
+//! Logs, for whoever asks for them: off unless `FENCELOCK_LOG` is set. Only our
+//! own: what client libraries log at the highest level may hold passwords.
 
 use crate::exit::{self, Failure};
 use crate::output::takes_errors;
 use std::env;
 use std::io::{self, IsTerminal, Write, stderr};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, fmt};
 
 const VARIABLE: &str = "FENCELOCK_LOG";
 
@@ -14,9 +18,10 @@ const VARIABLE: &str = "FENCELOCK_LOG";
 pub(crate) fn start() -> Result<(), Failure> {
     let Ok(filter) = env::var(VARIABLE) else { return Ok(()) };
     let filter = EnvFilter::try_new(filter).map_err(|e| Failure::new(exit::CONFIG, format!("{VARIABLE}: {e}")))?;
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Errors);
+    let ours = filter_fn(|about| about.target().starts_with("fencelock"));
+    let logs = fmt().with_env_filter(filter).with_writer(|| Errors).with_ansi(stderr().is_terminal());
     // A second subscriber in one process cannot happen; if it did, the first would go on.
-    let _ = logs.with_ansi(stderr().is_terminal()).try_init();
+    let _ = logs.finish().with(ours).try_init();
     Ok(())
 }
 

@@ -43,7 +43,7 @@ impl Supervisor<'_> {
     }
 
     fn begin(&mut self) {
-        if !self.hold.is_held() {
+        if self.kill_at.is_some() || !self.hold.is_held() {
             return;
         }
         self.started = true;

@@ -12,7 +12,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 const ANSWERS: Duration = Duration::from_secs(1);
 
 /// How often the service is asked who holds the lock.
-fn pace(ttl: Duration) -> Duration {
+pub(super) fn pace(ttl: Duration) -> Duration {
     (ttl / 6).clamp(Duration::from_millis(10), LONGEST)
 }
 
@@ -30,14 +30,22 @@ pub(super) fn notice(client: &LockClient, ttl: Duration) -> Duration {
 /// # Cancel safety
 /// Dropping the future leaves nothing behind.
 pub(super) async fn taken_away(client: &LockClient, guard: &LockGuard, ttl: Duration) {
-    let hold = guard.monitor();
     loop {
         sleep(pace(ttl)).await;
-        // The second look is for an answer that was on its way while something changed.
-        if is_gone(client, guard, &hold).await && is_gone(client, guard, &hold).await {
+        if is_taken(client, guard).await {
             return;
         }
     }
+}
+
+/// Whether the service says so now.
+///
+/// # Cancel safety
+/// Dropping the future leaves nothing behind.
+pub(super) async fn is_taken(client: &LockClient, guard: &LockGuard) -> bool {
+    let hold = guard.monitor();
+    // The second look is for an answer that was on its way while something changed.
+    is_gone(client, guard, &hold).await && is_gone(client, guard, &hold).await
 }
 
 async fn is_gone(client: &LockClient, guard: &LockGuard, hold: &LockMonitor) -> bool {

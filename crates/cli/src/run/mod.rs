@@ -27,7 +27,7 @@ use crate::output::{clean, say, tell};
 use crate::{commands, progress};
 use fencelock::{AcquireOptions, ErrorKind, LockClient, LockGuard, NamedLock};
 use signals::Signals;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use supervise::{End, Supervisor};
 use wait::Exit;
 
@@ -142,8 +142,13 @@ async fn under(
     args: &Run,
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
+    let granted = Instant::now();
     let end = match Supervisor::start(&guard, ttl, args, signals).await {
-        Ok(supervisor) => supervisor.watch(lookout::taken_away(client, &guard, ttl)).await,
+        Ok(supervisor) => {
+            // If the start was slow, what has happened since comes before the command begins.
+            let is_taken = granted.elapsed() > lookout::pace(ttl) && lookout::is_taken(client, &guard).await;
+            supervisor.watch(is_taken, lookout::taken_away(client, &guard, ttl)).await
+        }
         Err(failure) => Err(failure),
     };
     let end = match end {

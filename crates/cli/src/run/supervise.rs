@@ -101,8 +101,12 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Runs the command to its end: until no process of its group is left.
-    /// `taken_away` returns if somebody else sees that the lock is not ours any more.
-    pub(super) async fn watch(mut self, taken_away: impl Future<Output = ()>) -> Result<End, Failure> {
+    /// `taken_away` returns if somebody else sees that the lock is not ours any more;
+    /// if it `is_taken` already, the command does not begin.
+    pub(super) async fn watch(mut self, is_taken: bool, taken_away: impl Future<Output = ()>) -> Result<End, Failure> {
+        if is_taken {
+            self.lose(LossReason::Revoked);
+        }
         let mut taken_away = pin!(taken_away);
         loop {
             self.look_after_children().await;

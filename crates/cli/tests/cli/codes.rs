@@ -133,6 +133,21 @@ fn a_service_that_is_not_there_is_69() {
 }
 
 #[test]
+fn nobody_but_a_terminal_is_shown_who_holds() {
+    let place = Place::new();
+    let mut holder = start(place.run("", "n", "touch running; until test -e stop; do sleep 0.01; done"));
+    until("the holder", || place.path("running").exists());
+    let said = output(place.run("--wait 1500ms", "n", "true"));
+    assert!(
+        said.code == Some(75) && !said.stderr.contains("waiting for") && !said.stderr.contains('\r'),
+        "{}",
+        said.stderr
+    );
+    fs::write(place.path("stop"), "").unwrap();
+    assert_eq!(holder.code(), Some(0));
+}
+
+#[test]
 fn variables_of_others_change_nothing() {
     let place = Place::new();
     let mut command = place.run("", "-n", "exit 5");

@@ -9,11 +9,11 @@ fn four_hundred_increments_are_four_hundred() {
     std::fs::write(place.path("f"), "0\n").unwrap();
     let begin = Instant::now();
     let script = "for i in $(seq 50); do \
-        \"$BINARY\" run --wait 120s counter -- sh -c 'read n < f; echo $((n+1)) > f' || exit 1; done";
+        \"$BINARY\" run --url \"$URL\" --wait 120s counter -- sh -c 'read n < f; echo $((n+1)) > f' || exit 1; done";
     let mut shells: Vec<_> = (0..8)
         .map(|_| {
             let mut shell = place.program("sh");
-            shell.args(["-c", script]);
+            shell.args(["-c", script]).env("URL", place.url()).env_remove("FENCELOCK_URL");
             start(shell)
         })
         .collect();

@@ -12,6 +12,7 @@ mod operators;
 #[cfg(feature = "redlock")]
 mod redlock;
 mod secrets;
+mod shapes;
 mod signals;
 mod supervisor;
 mod support;

@@ -1,6 +1,6 @@
 //! Signals to the supervisor.
 
-use crate::support::{Place, start, until};
+use crate::support::{Place, command_of, start, stat, until};
 use std::os::unix::process::ExitStatusExt;
 
 #[test]
@@ -27,6 +27,24 @@ fn signals_reach_the_whole_group() {
     running.signal("TERM");
     assert_eq!(running.code(), Some(0));
     assert_eq!(place.read("told").lines().count(), 2);
+}
+
+#[test]
+fn a_stop_and_a_continue_reach_the_command() {
+    let place = Place::new();
+    let mut running = start(place.run("", "n", "while :; do echo beat >> log; sleep 0.005; done"));
+    until("beats", || place.read("log").lines().count() > 10);
+    let command = command_of(running.pid());
+    // As the terminal and a shell do it: stopped together, and continued.
+    running.signal("TSTP");
+    until("the stop", || stat(command).is_some_and(|(state, ..)| state == 'T'));
+    let beats = place.read("log").lines().count();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert_eq!(place.read("log").lines().count(), beats, "stopped");
+    running.signal("CONT");
+    until("more beats", || place.read("log").lines().count() > beats);
+    running.signal("TERM");
+    assert_eq!(running.code(), Some(143));
 }
 
 #[test]
