@@ -2,6 +2,7 @@
 
 use crate::clock::nanos;
 use crate::ledger::WeakLedger;
+use crate::observe::Observer;
 use crate::options::{check_delay, check_ttl};
 use crate::request::Requests;
 use crate::sync::lock;
@@ -10,6 +11,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tracing::Span;
 
 /// 128 random bits that name one acquisition, and nothing else, ever.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,10 +139,20 @@ impl Terms {
         self.mint_in(None)
     }
 
-    pub(crate) fn mint_in(self, ledger: Option<WeakLedger>) -> Result<Claim> {
-        Claim::with_family(self, Arc::new(Family { ledger, ..Family::default() }))
+    pub(crate) fn mint_in(self, origin: Option<Origin>) -> Result<Claim> {
+        Claim::with_family(self, Arc::new(Family { origin, ..Family::default() }))
     }
 }
+
+/// The client that a claim is of, and the trace that it belongs to.
+pub(crate) struct Origin {
+    pub(crate) ledger: WeakLedger,
+    pub(crate) observer: Arc<Observer>,
+    pub(crate) span: Span,
+}
+
+/// For claims of no client.
+static NO_SPAN: Span = Span::none();
 
 /// One wish to hold one lock.
 ///
@@ -167,7 +179,7 @@ struct Attempted {
 struct Family {
     obstacle: Mutex<Obstacle>,
     latest: Mutex<Option<Arc<Attempted>>>,
-    ledger: Option<WeakLedger>,
+    origin: Option<Origin>,
 }
 
 impl Claim {
@@ -273,11 +285,10 @@ impl Claim {
     /// Notes what stood in the way, so that giving up can say so.
     pub fn met(&self, obstacle: Obstacle) {
         let last = std::mem::replace(&mut *lock(&self.family.obstacle), obstacle.clone());
-        if let Obstacle::Held(holder) = &obstacle
+        if let (Obstacle::Held(holder), Some(origin)) = (&obstacle, &self.family.origin)
             && last != obstacle
         {
-            tracing::debug!(target: "fencelock", event = "contended", name = %self.name(), claim = %self.id(),
-                held_by = holder.as_deref().unwrap_or("unknown"), "contended");
+            origin.observer.contended(self, holder.as_deref());
         }
     }
 
@@ -295,8 +306,8 @@ impl Claim {
     /// # Errors
     /// `Engine` if the system has no randomness to give.
     pub fn next_attempt(&self) -> Result<Self> {
-        if let Some(ledger) = &self.family.ledger {
-            ledger.undo(self.clone());
+        if let Some(origin) = &self.family.origin {
+            origin.ledger.undo(self.clone());
         }
         self.next_attempt_undone()
     }
@@ -315,6 +326,18 @@ impl Claim {
     pub fn latest(&self) -> Self {
         let latest = lock(&self.family.latest).clone();
         Self { attempt: latest.unwrap_or_else(|| Arc::clone(&self.attempt)), family: Arc::clone(&self.family) }
+    }
+
+    /// Tells that what the claim left at the server is undone, or why it is left to run out.
+    pub(crate) fn abandoned(&self, failure: Option<&Error>) {
+        if let Some(origin) = &self.family.origin {
+            origin.observer.abandoned(self, failure);
+        }
+    }
+
+    /// The span in which the claim was made.
+    pub(crate) fn span(&self) -> &Span {
+        self.family.origin.as_ref().map_or(&NO_SPAN, |origin| &origin.span)
     }
 
     /// The same claim without its client, for a server in this process to keep.

@@ -4,12 +4,13 @@ use crate::degraded::{Watch, look, probe_every};
 use crate::driven::{Driven, Manner};
 use crate::hold::Context;
 use crate::ledger::Ledger;
+use crate::observe::Observer;
 use crate::reaper::reap;
 use crate::schedule::{Schedule, tick};
 use crate::seat::Scopes;
 use crate::validity::Drift;
 use crate::{
-    AcquireOptions, Admin, Capability, Clock, DistributedLock, Error, ErrorKind, Guarantees, HolderInfo, Liveness,
+    AcquireOptions, Admin, Advice, Capability, Clock, DistributedLock, Error, ErrorKind, Guarantees, HolderInfo, Liveness,
     LockGuard, LockName, NamedLock, OnDegraded, ReentrantScope, Requirements, Result, SeveralLocks,
 };
 use std::fmt;
@@ -54,7 +55,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn engine_name(&self) -> String {
-        self.context.engine.to_string()
+        self.context.observer.engine().to_string()
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
@@ -239,6 +240,17 @@ impl LockClient {
         self.shared.context.schedule.len()
     }
 
+    /// What the holds of this client say of a good ttl for the locks whose names
+    /// begin with `prefix`; of all its locks, for the empty prefix.
+    ///
+    /// Times are kept for at most 128 [prefixes](crate::prefix_of); names beyond
+    /// those count for the empty prefix alone. Tell the time-out of the slowest
+    /// thing that holders wait for with [`Advice::above`].
+    #[must_use]
+    pub fn advice(&self, prefix: &str) -> Advice {
+        self.shared.context.observer.advice(prefix)
+    }
+
     /// Refuses new acquires from here on, ends those under way with `Unavailable`,
     /// and waits until every pending undo and release is done. Guards that live
     /// stay valid and are not waited for.
@@ -265,7 +277,7 @@ fn admin(engine: &dyn DistributedLock) -> Result<&dyn Admin> {
 impl fmt::Debug for LockClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockClient")
-            .field("engine", &self.shared.context.engine)
+            .field("engine", self.shared.context.observer.engine())
             .field("holder", &self.shared.holder)
             .field("held", &self.held())
             .field("pending", &self.pending())
@@ -354,14 +366,14 @@ impl ClientBuilder {
         home.spawn(tick(Arc::clone(&schedule), self.clock.clone(), Arc::clone(&watch)));
         let push_loss = guarantees.has(Capability::PushLoss);
         let in_session = guarantees.liveness() == Liveness::Session;
-        let engine = guarantees.engine().into();
+        let observer = Arc::new(Observer::new(guarantees.engine().into()));
         let shared = Shared {
             engine: self.engine,
             clock: self.clock,
             holder: self.holder.unwrap_or_else(default_holder),
             defaults,
             home,
-            context: Context { engine, ledger, schedule, drift, push_loss, in_session },
+            context: Context { observer, ledger, schedule, drift, push_loss, in_session },
             watch,
             scopes: Scopes::default(),
             closed: AtomicBool::new(false),

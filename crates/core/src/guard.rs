@@ -147,8 +147,10 @@ impl LockGuard {
     /// Dropping the future does not stop the release; it goes on in the background.
     pub async fn release(mut self) -> Result<()> {
         let Some(hold) = self.hold.take() else { return Ok(()) };
-        let releasing =
-            Releasing::begin(Arc::clone(&hold)).map_err(|reason| hold.lost(reason).with_operation("release"));
+        let releasing = Releasing::begin(Arc::clone(&hold)).map_err(|reason| {
+            hold.stale_release(reason);
+            hold.lost(reason).with_operation("release")
+        });
         let engine = self.shared.engine_name();
         let (home, ledger) = (&self.shared.home, &self.shared.context.ledger);
         match releasing {

@@ -1,9 +1,10 @@
 //! What a guard stands for: one granted lock, from the grant to its end.
 
 use crate::ledger::{Errand, Ledger, OpenEntry};
+use crate::observe::{Counted, Observer};
 use crate::schedule::{Schedule, Slot};
 use crate::sync::lock;
-use crate::validity::{Drift, HoldTerms, millis};
+use crate::validity::{Drift, HoldTerms};
 use crate::{
     AcquireOptions, Claim, Ended, Error, ErrorKind, Evidence, FencingToken, Grant, Lease, LockName, LossReason, Moment,
     Result, Validity,
@@ -23,8 +24,10 @@ pub(crate) struct Hold {
     /// Read by who uses the lease, as the guardian does while it renews. Writing joins them.
     pub(crate) lease: RwLock<Option<Box<dyn Lease>>>,
     context: Context,
-    warning: Mutex<Option<Moment>>,
+    warned_half: AtomicBool,
+    warned_lease: AtomicBool,
     guarded: AtomicBool,
+    counted: Mutex<Option<Counted>>,
     retired: AtomicBool,
     slot: Mutex<Option<Slot>>,
 }
@@ -32,7 +35,7 @@ pub(crate) struct Hold {
 /// What holds of one client have in common.
 #[derive(Clone)]
 pub(crate) struct Context {
-    pub(crate) engine: Arc<str>,
+    pub(crate) observer: Arc<Observer>,
     pub(crate) ledger: Ledger,
     pub(crate) schedule: Arc<Schedule>,
     pub(crate) drift: Drift,
@@ -45,26 +48,24 @@ pub(crate) struct Context {
 impl Hold {
     pub(crate) fn new(grant: Grant, evidence: Evidence, options: &AcquireOptions, context: Context) -> Arc<Self> {
         let terms = HoldTerms {
-            engine: Arc::clone(&context.engine),
+            observer: Arc::clone(&context.observer),
             drift: context.drift,
             renews: options.auto_renew,
             max_hold: options.max_hold,
             jumped: Arc::clone(&context.schedule.jumped),
         };
         let validity = Validity::new(&grant, terms);
-        let warning = match (options.max_hold, options.auto_renew) {
-            (Some(most), _) => Some(validity.since().plus(most / 2)),
-            (None, false) => Some(grant.sent_at.plus(grant.ttl / 5 * 4)),
-            (None, true) => None,
-        };
+        let counted = context.observer.held();
         Arc::new(Self {
             validity,
             token: grant.token,
             evidence,
             lease: RwLock::new(Some(grant.lease)),
             context,
-            warning: Mutex::new(warning),
+            warned_half: AtomicBool::new(false),
+            warned_lease: AtomicBool::new(false),
             guarded: AtomicBool::new(false),
+            counted: Mutex::new(Some(counted)),
             retired: AtomicBool::new(false),
             slot: Mutex::new(None),
         })
@@ -115,16 +116,30 @@ impl Hold {
 
     fn next_look(&self) -> Option<Moment> {
         let deadline = self.validity.deadline()?;
-        let warning = *lock(&self.warning);
-        [Some(deadline), warning, self.guard_due()].into_iter().flatten().min()
+        [Some(deadline), self.half_over(), self.lease_nearly_over(), self.guard_due()].into_iter().flatten().min()
+    }
+
+    /// When half of the longest hold is over, unless that was warned about.
+    fn half_over(&self) -> Option<Moment> {
+        let most = self.validity.max_hold().filter(|_| !self.warned_half.load(Ordering::SeqCst))?;
+        Some(self.validity.since().plus(most / 2))
+    }
+
+    /// When four fifths of a fixed lease are over, unless that was warned about.
+    fn lease_nearly_over(&self) -> Option<Moment> {
+        if self.validity.renews() || self.warned_lease.load(Ordering::SeqCst) {
+            return None;
+        }
+        self.validity.nearly_over()
     }
 
     fn warn_if_due(&self, now: Moment) {
-        if lock(&self.warning).take_if(|when| *when <= now).is_some() {
-            let (held_ms, claim) = (millis(self.validity.held_for()), self.claim());
-            tracing::warn!(target: "fencelock", event = "long_hold", engine = %self.context.engine, name = %claim.name(),
-                claim = %claim.id(), token = self.token.get(), held_ms,
-                "a long hold: over half of max_hold, or over 80 % of a fixed lease, is used");
+        for (due, warned, limit) in
+            [(self.half_over(), &self.warned_half, "max_hold"), (self.lease_nearly_over(), &self.warned_lease, "ttl")]
+        {
+            if due.is_some_and(|due| due <= now) && !warned.swap(true, Ordering::SeqCst) {
+                self.context.observer.long_hold(self.validity.told(), limit);
+            }
         }
     }
 
@@ -136,6 +151,7 @@ impl Hold {
     /// Clears up after an end; does so once.
     pub(crate) fn retire(&self) {
         let again = self.retired.swap(true, Ordering::SeqCst);
+        lock(&self.counted).take();
         self.context.schedule.remove(self);
         if again || !matches!(self.validity.ended(), Some(Ended::Lost(_))) {
             return;
@@ -164,6 +180,11 @@ impl Hold {
         }
     }
 
+    /// Its guard was released although it had been lost.
+    pub(crate) fn stale_release(&self, reason: LossReason) {
+        self.context.observer.stale_release(self.validity.told(), reason);
+    }
+
     /// Ends the hold as if it had been lost for this reason, unless it has ended.
     pub(crate) fn lose(&self, reason: LossReason) {
         if self.validity.lose(reason) {
@@ -180,6 +201,7 @@ impl Hold {
 /// ends: dropped unfinished, it counts as released here and is undone by id.
 pub(crate) struct Releasing {
     hold: Arc<Hold>,
+    began: Moment,
     _open: OpenEntry,
     finished: bool,
 }
@@ -190,12 +212,13 @@ impl Releasing {
     /// # Errors
     /// Why the hold was lost, if it was.
     pub(crate) fn begin(hold: Arc<Hold>) -> Result<Self, LossReason> {
+        let began = hold.claim().now();
         if let Err(reason) = hold.validity.begin_release() {
             hold.retire();
             return Err(reason);
         }
         let open = hold.context.ledger.entry();
-        Ok(Self { hold, _open: open, finished: false })
+        Ok(Self { hold, began, _open: open, finished: false })
     }
 
     pub(crate) fn name(&self) -> LockName {
@@ -204,13 +227,18 @@ impl Releasing {
 
     fn finish(&mut self, outcome: Ended) {
         self.finished = true;
-        self.hold.validity.end_release(outcome);
+        self.hold.validity.end_release(outcome, self.took());
         self.hold.retire();
+    }
+
+    fn took(&self) -> Duration {
+        self.hold.claim().now().since(self.began)
     }
 
     /// Nobody knows whether it was released: it is undone by id, in the background.
     fn unknown(&mut self) {
         self.finish(Ended::Released);
+        self.hold.context.observer.release_unknown(self.hold.validity.told(), self.took());
         self.hold.context.ledger.undo(self.hold.claim().clone());
     }
 }
@@ -235,13 +263,12 @@ pub(crate) async fn finish_release(mut releasing: Releasing) -> Result<()> {
     let result = match outcome {
         Ok(Ok(())) => {
             releasing.finish(Ended::Released);
-            tracing::debug!(target: "fencelock", event = "released", engine = %hold.context.engine, name = %claim.name(),
-                claim = %claim.id(), token = hold.token.get(), holder = %claim.holder(),
-                held_ms = millis(hold.validity.held_for()), "released");
+            hold.context.observer.released(hold.validity.told(), releasing.took());
             Ok(())
         }
         Ok(Err(e)) if e.kind() == ErrorKind::Lost => {
             releasing.finish(Ended::Lost(LossReason::Revoked));
+            hold.context.observer.stale_release(hold.validity.told(), LossReason::Revoked);
             Err(e)
         }
         unknown => {

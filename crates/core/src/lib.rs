@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod advice;
 mod catalogue;
 mod claim;
 mod client;
@@ -20,6 +21,7 @@ pub mod memory;
 mod monitor;
 mod name;
 mod named;
+mod observe;
 mod options;
 mod poll;
 mod pursuit;
@@ -41,6 +43,7 @@ mod token;
 mod url;
 mod validity;
 
+pub use advice::{Advice, AdviceWarning, prefix_of};
 pub use catalogue::{catalogue, read_catalogue};
 pub use claim::{Claim, ClaimId, Mode, Obstacle, Terms};
 pub use client::{ClientBuilder, LockClient, check_runtime};
@@ -55,6 +58,7 @@ pub use lock::{Admin, Attempt, DistributedLock, Evidence, Grant, HolderInfo, Lea
 pub use monitor::LockMonitor;
 pub use name::{LockName, MAX_NAME_BYTES};
 pub use named::NamedLock;
+pub use observe::schema;
 pub use options::{AcquireOptions, MAX_TTL, MIN_TTL, Wait};
 pub use poll::{Hint, Hints, Polling, Tries};
 pub use reentrant::{ReentrantLock, ReentrantScope};

@@ -121,9 +121,9 @@ impl NamedLock {
         let told = |e: crate::Error| e.with_engine(shared.engine_name()).with_operation(operation).with_name(&name);
         shared.check_ready().map_err(told)?;
         let options = self.options.checked().map_err(told)?;
+        let wish = Wish::new(name.clone(), options, trying, started);
         let span = tracing::debug_span!(target: "fencelock", "acquire", engine = shared.engine_name(), name = %name,
             holder = %shared.holder);
-        let wish = Wish::new(name.clone(), options, trying, started);
         pursuit::acquire(Arc::clone(shared), wish).instrument(span).await.map_err(told)
     }
 }

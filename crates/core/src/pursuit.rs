@@ -1,9 +1,11 @@
 //! From the wish to the guard: one acquisition, undone on every path but the granted one.
 
+use crate::claim::Origin;
 use crate::client::Shared;
 use crate::driven::{Driven, Manner};
 use crate::hold::Hold;
 use crate::ledger::{Boxed, Errand, Ledger};
+use crate::observe::{Counted, Told};
 use crate::validity::{deadline, millis};
 use crate::{
     AcquireOptions, Attempt, Claim, DistributedLock, Error, ErrorKind, Grant, LockGuard, LockName, Moment, Obstacle,
@@ -13,6 +15,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
+use tracing::Span;
 
 /// How often a single try is made again when its grant came too late to be of use.
 const LATE_TRIES: u32 = 3;
@@ -29,11 +32,13 @@ pub(crate) struct Wish {
     /// One try that waits for nobody and answers `None` if somebody else has it.
     pub(crate) trying: bool,
     pub(crate) started: Moment,
+    /// The caller's span, to which what becomes of the hold belongs.
+    pub(crate) trace: Span,
 }
 
 impl Wish {
     pub(crate) fn new(name: LockName, options: AcquireOptions, trying: bool, started: Moment) -> Self {
-        Self { name, options, trying, started }
+        Self { name, options, trying, started, trace: Span::current() }
     }
 
     /// The same for several who wait, each of whom minds its own limit.
@@ -132,9 +137,8 @@ pub(crate) fn take(shared: &Arc<Shared>, mut granted: Granted, wish: &Wish) -> O
     let evidence = granted.grant.as_ref().map(|grant| grant.lease.evidence())?;
     let grant = granted.grant.take_if(|grant| is_fresh(grant, shared))?;
     let claim = &grant.claim;
-    tracing::debug!(target: "fencelock", event = "granted", engine = shared.engine_name(), name = %claim.name(),
-        claim = %claim.id(), token = grant.token.get(), holder = %claim.holder(), note = claim.note().map(|n| &**n),
-        waited_ms = millis(claim.now().since(wish.started)), "granted");
+    let told = Told { claim, token: grant.token, held: Duration::ZERO };
+    shared.context.observer.granted(told, grant.ttl, claim.now().since(wish.started));
     let hold = Hold::new(grant, evidence, &wish.options, shared.context.clone());
     Some(LockGuard::new(hold, Arc::clone(shared)))
 }
@@ -154,10 +158,48 @@ pub(crate) fn mint(shared: &Shared, wish: &Wish) -> Result<Claim> {
         .with_holder(Arc::clone(&shared.holder))
         .with_clock(shared.clock.clone());
     let terms = Terms { note: options.note.clone(), ..terms };
-    terms.mint_in(Some(shared.context.ledger.downgrade()))
+    let ledger = shared.context.ledger.downgrade();
+    let origin = Origin { ledger, observer: Arc::clone(&shared.context.observer), span: wish.trace.clone() };
+    terms.mint_in(Some(origin))
 }
 
-pub(crate) async fn pursue(shared: Arc<Shared>, wish: Wish, mut claim: Claim) -> Result<Option<Granted>> {
+pub(crate) async fn pursue(shared: Arc<Shared>, wish: Wish, claim: Claim) -> Result<Option<Granted>> {
+    let observer = &shared.context.observer;
+    observer.asked(&claim, &wish.options, wish.trying);
+    let waiting = Asking { shared: &shared, ended: false, _counted: observer.waiting() };
+    let outcome = pursue_on(&shared, &wish, claim).await;
+    waiting.end(&outcome);
+    outcome
+}
+
+/// A call under way, for who counts them. Dropped before its end it was cancelled.
+struct Asking<'a> {
+    shared: &'a Shared,
+    ended: bool,
+    _counted: Counted,
+}
+
+impl Asking<'_> {
+    fn end(mut self, outcome: &Result<Option<Granted>>) {
+        self.ended = true;
+        match outcome {
+            // Counted when the caller takes it.
+            Ok(Some(_)) => {}
+            Ok(None) => self.shared.context.observer.tried_in_vain(),
+            Err(e) => self.shared.context.observer.refused(Some(e)),
+        }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.shared.context.observer.refused(None);
+        }
+    }
+}
+
+async fn pursue_on(shared: &Arc<Shared>, wish: &Wish, mut claim: Claim) -> Result<Option<Granted>> {
     let ledger = &shared.context.ledger;
     let mut late = 0;
     loop {
@@ -166,12 +208,12 @@ pub(crate) async fn pursue(shared: Arc<Shared>, wish: Wish, mut claim: Claim) ->
         let outcome = tokio::select! {
             biased;
             outcome = under_way.call.outcome() => outcome,
-            given_up = give_up(&shared, &claim, &wish) => return Err(given_up),
+            given_up = give_up(shared, &claim, wish) => return Err(given_up),
         };
         let too_late = match outcome {
             Ok(Attempt::Granted(grant)) => {
                 claim.asked_for(grant.ttl.saturating_add(claim.lock_delay()));
-                if is_fresh(&grant, &shared) {
+                if is_fresh(&grant, shared) {
                     return Ok(Some(Granted { grant: Some(grant), ledger: ledger.clone() }));
                 }
                 grant.claim
@@ -195,7 +237,7 @@ pub(crate) async fn pursue(shared: Arc<Shared>, wish: Wish, mut claim: Claim) ->
         // Undone before it is tried again, or the next attempt would meet the trace of this one.
         tokio::select! {
             () = ledger.undone(too_late.clone()) => {}
-            given_up = give_up(&shared, &claim, &wish) => return Err(given_up),
+            given_up = give_up(shared, &claim, wish) => return Err(given_up),
         }
         if wish.once() && late >= LATE_TRIES {
             let message = format!("granted {late} times, each time too late to be of use");
@@ -233,8 +275,7 @@ pub(crate) async fn give_up(shared: &Shared, claim: &Claim, wish: &Wish) -> Erro
         }
         if !told && !wish.once() && waited >= Duration::from_secs(1) && shared.context.schedule.holds(claim.name()) {
             told = true;
-            tracing::warn!(target: "fencelock", event = "contended_here", name = %claim.name(), claim = %claim.id(),
-                "this client holds the lock already; the wait is for its own release");
+            shared.context.observer.contended_here(claim, waited);
         }
         // Short naps: tokio's timers stand still in suspend, the wait limit does not.
         let nap = Duration::from_secs(1).saturating_sub(waited);

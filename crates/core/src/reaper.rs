@@ -103,15 +103,14 @@ async fn undo(engine: Arc<dyn DistributedLock>, claim: &Claim) {
     loop {
         let failure = match abandon(&engine, claim).await {
             Ok(()) => {
-                tracing::debug!(target: "fencelock", event = "abandoned", name = %claim.name(), claim = %claim.id(), "abandoned");
+                claim.abandoned(None);
                 return;
             }
             Err(failure) => failure,
         };
         // In a session nothing ends by itself, so there it is asked for as long as the session lives.
         if !in_session && claim.now().since(begun) >= by_itself {
-            tracing::warn!(target: "fencelock", event = "abandoned", name = %claim.name(), claim = %claim.id(), %failure,
-                "not undone; left to run out");
+            claim.abandoned(Some(&failure));
             return;
         }
         let spread = Duration::from_nanos(fastrand::u64(0..=nanos(pause)));

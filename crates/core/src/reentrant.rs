@@ -259,9 +259,9 @@ impl ReentrantLock {
         let told = |e: Error| e.with_engine(shared.engine_name()).with_operation(operation).with_name(&name);
         shared.check_open().map_err(told)?;
         let options = self.asked.over(&shared.defaults, self.scope.id_arc()).checked().map_err(told)?;
+        let wish = Wish::new(name.clone(), options, trying, started);
         let span = tracing::debug_span!(target: "fencelock", "acquire", engine = shared.engine_name(), name = %name,
             holder = %shared.holder, scope = self.scope.id());
-        let wish = Wish::new(name.clone(), options, trying, started);
         seated(Arc::clone(&self.scope), wish, self.asked).instrument(span).await.map_err(told)
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 /// Several locks of a client that are acquired together: owned, reusable and cheap to clone.
 ///
@@ -135,7 +135,9 @@ impl SeveralLocks {
         let options = self.options.checked().map_err(told)?;
         let span = tracing::debug_span!(target: "fencelock", "acquire_all", engine = shared.engine_name(),
             names = names.len(), holder = %shared.holder);
-        let whole = Whole { shared: Arc::clone(&shared), names: names.into_iter().collect(), options, trying, started };
+        let trace = Span::current();
+        let names = names.into_iter().collect();
+        let whole = Whole { shared: Arc::clone(&shared), names, options, trying, started, trace };
         whole.acquire().instrument(span).await.map_err(told)
     }
 }
@@ -156,6 +158,7 @@ struct Whole {
     options: AcquireOptions,
     trying: bool,
     started: Moment,
+    trace: Span,
 }
 
 /// What one round through the names came to.
@@ -188,7 +191,8 @@ impl Whole {
         let mut guards = Vec::with_capacity(self.names.len());
         for name in &self.names {
             self.check_time(guards.last())?;
-            let wish = Wish::new(name.clone(), self.options.clone(), self.trying, self.started);
+            let mut wish = Wish::new(name.clone(), self.options.clone(), self.trying, self.started);
+            wish.trace = self.trace.clone();
             let next = pursuit::acquire(Arc::clone(&self.shared), wish);
             let lost = crate::several_guard::first_loss(&guards);
             let granted = tokio::select! {

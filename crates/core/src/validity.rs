@@ -8,6 +8,7 @@
 //! the reply, or on a clock that stops in suspend, breaks exclusion. (The rule
 //! is that of the leases of Gray and Cheriton, 1989.)
 
+use crate::observe::{Observer, Told};
 use crate::{Claim, FencingToken, Moment};
 use std::fmt;
 use std::sync::Arc;
@@ -31,6 +32,20 @@ pub enum LossReason {
     /// told to [refuse](crate::OnDegraded::Refuse) that. The service may keep the
     /// lock for as long as it was granted.
     Degraded,
+}
+
+impl LossReason {
+    /// The reason as events and measures name it: `expired`, `revoked`, …
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+            Self::SessionEnded => "session_ended",
+            Self::MaxHold => "max_hold",
+            Self::Degraded => "degraded",
+        }
+    }
 }
 
 impl fmt::Display for LossReason {
@@ -130,7 +145,7 @@ struct Inner {
 /// What a client says of each of its holds.
 #[derive(Clone)]
 pub(crate) struct HoldTerms {
-    pub(crate) engine: Arc<str>,
+    pub(crate) observer: Arc<Observer>,
     pub(crate) drift: Drift,
     pub(crate) renews: bool,
     pub(crate) max_hold: Option<Duration>,
@@ -212,7 +227,8 @@ impl Validity {
             }
             let at_limit = self.0.limit.is_some_and(|limit| limit.as_nanos() <= state);
             let reason = if at_limit { LossReason::MaxHold } else { LossReason::Expired };
-            if self.swap(state, code(reason)) {
+            let overdue = self.now().since(Moment::from_nanos(state));
+            if self.swap(state, code(reason), overdue) {
                 return None;
             }
         }
@@ -240,9 +256,7 @@ impl Validity {
             return;
         }
         self.extended(sent, self.ttl());
-        let claim = self.claim();
-        tracing::debug!(target: "fencelock", event = "renewed", engine = %self.0.terms.engine, name = %claim.name(),
-            claim = %claim.id(), token = self.0.token.get(), "renewed");
+        self.0.terms.observer.renewed(self.told(), self.remaining());
     }
 
     /// As [`renewed`](Self::renewed), when the server granted another ttl (its
@@ -267,9 +281,7 @@ impl Validity {
     /// until the next acknowledged renewal, and lost at its deadline.
     pub fn doubt(&self, why: &dyn fmt::Display) {
         if self.is_held() && !self.0.doubted.swap(true, Ordering::SeqCst) {
-            let claim = &self.0.claim;
-            tracing::warn!(target: "fencelock", event = "jeopardy", engine = %self.0.terms.engine, name = %claim.name(),
-                claim = %claim.id(), token = self.0.token.get(), holder = %claim.holder(), remaining_ms = millis(self.remaining()), %why, "hold in jeopardy");
+            self.0.terms.observer.jeopardy(self.told(), self.remaining(), why);
         }
     }
 
@@ -324,6 +336,22 @@ impl Validity {
         self.now().since(self.0.since)
     }
 
+    /// The hold as events tell of it.
+    pub(crate) fn told(&self) -> Told<'_> {
+        Told { claim: &self.0.claim, token: self.0.token, held: self.held_for() }
+    }
+
+    /// When four fifths of the ttl are over without an extension.
+    pub(crate) fn nearly_over(&self) -> Option<Moment> {
+        let fifth = crate::clock::nanos(self.ttl() / 5);
+        self.deadline().map(|until| Moment::from_nanos(until.as_nanos().saturating_sub(fifth)))
+    }
+
+    /// The longest hold that was asked for.
+    pub(crate) fn max_hold(&self) -> Option<Duration> {
+        self.0.terms.max_hold
+    }
+
     /// When the hold was granted.
     pub(crate) fn since(&self) -> Moment {
         self.0.since
@@ -362,7 +390,7 @@ impl Validity {
     /// The hold is lost; true if it was still held and this ended it.
     pub(crate) fn lose(&self, reason: LossReason) -> bool {
         while let Some(until) = self.deadline() {
-            if self.swap(until.as_nanos(), code(reason)) {
+            if self.swap(until.as_nanos(), code(reason), Duration::ZERO) {
                 return true;
             }
         }
@@ -378,7 +406,7 @@ impl Validity {
     /// Ends the must-hold time: from here on `is_held` says no.
     pub(crate) fn begin_release(&self) -> Result<(), LossReason> {
         while let Some(until) = self.deadline() {
-            if self.swap(until.as_nanos(), RELEASING) {
+            if self.swap(until.as_nanos(), RELEASING, Duration::ZERO) {
                 return Ok(());
             }
         }
@@ -389,32 +417,35 @@ impl Validity {
         }
     }
 
-    /// How the release that had begun came out.
-    pub(crate) fn end_release(&self, outcome: Ended) {
+    /// How the release that had begun `took` ago came out.
+    pub(crate) fn end_release(&self, outcome: Ended, took: Duration) {
         let end = match outcome {
             Ended::Released => RELEASED,
             Ended::Lost(reason) => code(reason),
         };
-        self.swap(RELEASING, end);
+        self.swap(RELEASING, end, took);
     }
 
     fn cas(&self, from: u64, to: u64) -> bool {
         self.0.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    fn swap(&self, from: u64, to: u64) -> bool {
+    /// Changes the state; if it is to a loss, that was `overdue` ago.
+    fn swap(&self, from: u64, to: u64, overdue: Duration) -> bool {
         let swapped = self.cas(from, to);
         if swapped {
             if let Some(Ended::Lost(reason)) = ended(to) {
-                let claim = &self.0.claim;
-                tracing::warn!(target: "fencelock", event = "lost", engine = %self.0.terms.engine, name = %claim.name(),
-                    claim = %claim.id(), token = self.0.token.get(), holder = %claim.holder(),
-                    held_ms = millis(self.held_for()), %reason, "lost");
+                self.0.terms.observer.lost(self.told(), overdue, reason);
             }
             self.0.changed.notify_waiters();
         }
         swapped
     }
+}
+
+/// Rounded up, so that what began so long ago did not begin later.
+pub(crate) fn micros(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn millis(d: Duration) -> u64 {

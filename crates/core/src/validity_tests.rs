@@ -13,7 +13,8 @@ fn hold(clock: &FakeClock, ttl: Duration) -> Validity {
 }
 
 fn hold_terms(renews: bool, max_hold: Option<Duration>) -> HoldTerms {
-    HoldTerms { engine: "test".into(), drift: Drift::DEFAULT, renews, max_hold, jumped: Arc::default() }
+    let observer = Arc::new(Observer::new("test".into()));
+    HoldTerms { observer, drift: Drift::DEFAULT, renews, max_hold, jumped: Arc::default() }
 }
 
 struct Nothing;
@@ -140,7 +141,7 @@ async fn released_is_final_and_not_lost() {
     v.begin_release().unwrap();
     assert!(!v.is_held() && v.ended().is_none());
     assert!(!v.lose(LossReason::MaxHold));
-    v.end_release(Ended::Released);
+    v.end_release(Ended::Released, Duration::ZERO);
     assert_eq!(v.until_ended().await, Ended::Released);
     assert!(v.begin_release().is_err());
 }

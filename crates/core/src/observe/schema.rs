@@ -1,0 +1,49 @@
+//! The events that every client emits, as a schema that programs may read.
+//!
+//! All have the target `fencelock` and a field `event` with one of the names
+//! below. They are emitted through [`tracing`](https://docs.rs/tracing); a
+//! program that writes them as JSON lines, with `tracing-subscriber`'s `json`
+//! layer for instance or by `fencelock run --log-format json`, can be checked
+//! afterwards by `fencelock audit`: events from several processes laid side by
+//! side show two holders of one lock. Fields may be added; those below keep
+//! their names, types and meaning.
+//!
+//! | `event` | level | when | fields beside `engine`, `name`, `claim`, `holder` |
+//! |---|---|---|---|
+//! | `acquire` | debug | a call begins to ask | `note`, `ttl_ms`, `wait_ms` (0 for a single try, absent for ever) |
+//! | `contended` | debug | it met another holder, or another one than before | `held_by` |
+//! | `granted` | debug | the lock is the caller's | `token`, `note`, `ttl_ms`, `waited_us` |
+//! | `renewed` | debug | a renewal was acknowledged | `token`, `held_us`, `remaining_ms` |
+//! | `jeopardy` | warn | contact is broken or a renewal was not answered | `token`, `held_us`, `remaining_ms`, `why` |
+//! | `lost` | warn | the hold ended by loss, `overdue_us` before it was noticed | `token`, `held_us`, `overdue_us`, `reason`, `why` |
+//! | `released` | debug | a release that began `took_us` before was answered, or (warn) not | `token`, `held_us`, `took_us`, `outcome`: `released`, `unknown` |
+//! | `stale_release` | warn | a guard was released whose hold had been lost | `token`, `reason` |
+//! | `abandoned` | debug | what a call left at the service is undone, or (warn) runs out | `outcome`: `undone`, `expires`; `failure` |
+//! | `long_hold` | warn | over half of `max_hold` is used, or over 80 % of a fixed lease | `token`, `held_us`, `limit`: `max_hold`, `ttl` |
+//! | `contended_here` | warn | a call has waited a second for a lock of its own client | `waited_us` |
+//! | `hot_name` | warn | many calls of this client wait for the name (without `claim` and `holder`) | `waiting` |
+//!
+//! | field | type | meaning |
+//! |---|---|---|
+//! | `engine` | text | the engine, as [`Guarantees::engine`](crate::Guarantees::engine) names it |
+//! | `name` | text | the lock's name |
+//! | `claim` | text, 32 hexadecimal digits | the attempt; the same in every event of one hold, and at the server |
+//! | `token` | number | the hold's fencing token |
+//! | `holder`, `note` | text | as they stand beside the lock |
+//! | `held_by` | text | the holder that was met, or `unknown` |
+//! | `waited_us` | microseconds | from the call to the grant |
+//! | `held_us` | microseconds | from the grant to the hold's end, or until now |
+//! | `took_us` | microseconds | from the call of the release, when the hold ended, to this event |
+//! | `overdue_us` | microseconds | from the hold's end, its deadline for instance, to this event |
+//! | `reason` | text | `expired`, `revoked`, `session_ended`, `max_hold`, `degraded` |
+//! | `waiting` | number | how many calls of this client waited on average |
+//!
+//! So a hold may be believed from the time stamp of its `granted` until that of
+//! its `released` less `took_us`, or that of its `lost` less `overdue_us`.
+//!
+//! # Spans and traces
+//! A call to acquire runs in a span `acquire` (`acquire_all` for several names),
+//! a child of the caller's current span. What happens to the hold afterwards, in
+//! the client's own tasks, is emitted with the caller's span as parent, so that a
+//! renewal in jeopardy or a loss stands in the trace of the request that holds
+//! the lock. That span counts as open for as long as the hold lasts.
