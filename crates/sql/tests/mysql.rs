@@ -13,10 +13,10 @@ use std::time::Instant;
 const OPEN: &str = "SELECT count(*) FROM information_schema.innodb_trx";
 
 macro_rules! of_every_server {
-    ($($part:ident :: $name:ident ( $($argument:expr)? );)*) => {
+    ($($part:ident :: $name:ident ( $($argument:expr),* );)*) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $name() {
-            server::$part::$name::<My>($($argument)?).await;
+            server::$part::$name::<My>($($argument),*).await;
         })*
     };
 }
@@ -31,6 +31,7 @@ of_every_server! {
     faults::a_hung_server_is_told_in_time_and_gives_no_second_hold();
     faults::cancelled_at_any_point_leaves_no_transaction_and_no_row(OPEN);
     faults::renewals_that_go_together_are_told_apart();
+    faults::conflicts_are_retried_or_contended("SELECT 1 FROM fencelock_locks WHERE name = '{name}' FOR UPDATE");
     forced::a_forced_release_keeps_the_lock_delay();
     forced::what_a_forced_release_leaves();
     tables::every_name_is_a_lock_of_its_own();
@@ -120,6 +121,36 @@ async fn who_may_not_create_is_told_the_statements() {
         let e = My::connect(&url).await.unwrap_err();
         assert_eq!(e.kind(), kind, "{url}: {e}");
     }
+}
+
+/// A new name's statement has the floor's row and waits for a gap, whose owner then wants the floor's row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadlock_is_retried() {
+    let db = My::start();
+    let (client, pool) = (db.client().await, db.pool().await);
+    db.run("CREATE TABLE weight (n BIGINT)").await;
+    let deadlocks = "SELECT CAST(variable_value AS SIGNED) FROM information_schema.global_status \
+                     WHERE variable_name = 'INNODB_DEADLOCKS'";
+    let before = db.number(deadlocks).await;
+    for n in 0..3 {
+        let name = format!("new/{n}");
+        let mut other = pool.begin().await.unwrap();
+        // So much that it is not the one who has to give way.
+        My::run_in(&mut other, "INSERT INTO weight SELECT seq FROM seq_1_to_500").await;
+        My::run_in(&mut other, &format!("SELECT 1 FROM fencelock_locks WHERE name = '{name}' FOR UPDATE")).await;
+        let (waiting, wanted) = (client.clone(), name.clone());
+        let waiting =
+            tokio::spawn(async move { waiting.named(&wanted).wait_at_most(ms(30_000)).acquire().await.unwrap() });
+        tokio::time::sleep(ms(250)).await;
+        My::run_in(&mut other, "UPDATE fencelock_locks SET note = 'x' WHERE name = ''").await;
+        tokio::time::sleep(ms(100)).await;
+        assert!(!waiting.is_finished());
+        other.rollback().await.unwrap();
+        waiting.await.unwrap().release().await.unwrap();
+    }
+    let met = db.number(deadlocks).await - before;
+    println!("{met} deadlocks met");
+    assert!(met >= 1, "the test shows nothing");
 }
 
 /// Somebody else's transaction has the row of one hold to itself; the holds renewed with it go on.

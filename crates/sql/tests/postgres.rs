@@ -13,11 +13,15 @@ use std::time::Instant;
 const OPEN: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fencelock' AND state LIKE 'idle in transaction%'";
 
+const FAILING: &str = "CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF {fails} THEN RAISE EXCEPTION 'in the way' USING ERRCODE = '{code}'; END IF; RETURN new; END $$;;
+    CREATE OR REPLACE TRIGGER failing BEFORE INSERT OR UPDATE ON fencelock_locks FOR EACH ROW EXECUTE FUNCTION fail()";
+
 macro_rules! of_every_server {
-    ($($part:ident :: $name:ident ( $($argument:expr)? );)*) => {
+    ($($part:ident :: $name:ident ( $($argument:expr),* );)*) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $name() {
-            server::$part::$name::<Pg>($($argument)?).await;
+            server::$part::$name::<Pg>($($argument),*).await;
         })*
     };
 }
@@ -32,6 +36,11 @@ of_every_server! {
     faults::a_hung_server_is_told_in_time_and_gives_no_second_hold();
     faults::cancelled_at_any_point_leaves_no_transaction_and_no_row(OPEN);
     faults::renewals_that_go_together_are_told_apart();
+    faults::conflicts_are_retried_or_contended("SELECT 1 FROM fencelock_locks WHERE name = '{name}' FOR UPDATE");
+    faults::deadlocks_and_serialization_failures_are_retried("random() < 0.5", &[
+        &FAILING.replace("{code}", "40001"),
+        &FAILING.replace("{code}", "40P01"),
+    ]);
     forced::a_forced_release_keeps_the_lock_delay();
     forced::what_a_forced_release_leaves();
     tables::every_name_is_a_lock_of_its_own();

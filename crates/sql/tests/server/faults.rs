@@ -182,3 +182,79 @@ pub(crate) async fn renewals_that_go_together_are_told_apart<D: Db>() {
     assert!(thief.is_held());
     assert_eq!(other.list("").await.unwrap().len(), 149);
 }
+
+/// Others' transactions in the way, each kind of it: what the engine sends goes through in the end,
+/// or is contended, and never comes out as an error of the database.
+pub(crate) async fn conflicts_are_retried_or_contended<D: Db>(lock_row: &str) {
+    let db = D::start();
+    let (client, pool) = (db.client().await, db.pool().await);
+    client.acquire("a").await.unwrap().release().await.unwrap();
+    client.acquire("b").await.unwrap().release().await.unwrap();
+
+    // A lock wait time-out: contended while another transaction has the row to itself, and granted after it.
+    let mut other = pool.begin().await.unwrap();
+    D::run_in(&mut other, &lock_row.replace("{name}", "a")).await;
+    assert!(client.try_acquire("a").await.unwrap().is_none());
+    let waiting = client.clone();
+    let waiting = tokio::spawn(async move { waiting.named("a").wait_at_most(ms(30_000)).acquire().await });
+    tokio::time::sleep(ms(1_500)).await;
+    assert!(!waiting.is_finished());
+    other.rollback().await.unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+
+    // A release that meets it is unknown, retried by the client, and done once the row is free.
+    let mut other = pool.begin().await.unwrap();
+    D::run_in(&mut other, &lock_row.replace("{name}", "a")).await;
+    let e = guard.release().await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    other.rollback().await.unwrap();
+    until("released", async || client.inspect("a").await.unwrap().is_none()).await;
+
+    // A session that ends in mid-statement: not known, sent again, and nothing of either copy stays.
+    for _ in 0..3 {
+        let mut other = pool.begin().await.unwrap();
+        D::run_in(&mut other, &lock_row.replace("{name}", "a")).await;
+        let trying = client.clone();
+        let trying = tokio::spawn(async move { trying.try_acquire("a").await });
+        tokio::time::sleep(ms(60)).await;
+        db.end_engine_sessions(&mut other).await;
+        match trying.await.unwrap() {
+            Ok(taken) => assert!(taken.is_none()),
+            Err(e) => assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}"),
+        }
+        other.rollback().await.unwrap();
+        until("undone", async || client.pending() == 0).await;
+        assert!(client.inspect("a").await.unwrap().is_none());
+    }
+}
+
+/// What a database answers when transactions are in each other's way: by triggers,
+/// every other write fails so, and then all of them.
+pub(crate) async fn deadlocks_and_serialization_failures_are_retried<D: Db>(half: &str, triggers: &[&str]) {
+    for trigger in triggers {
+        let db = D::start();
+        let (engine, client) = (db.engine().await, db.client().await);
+        client.acquire("a").await.unwrap().release().await.unwrap();
+        for part in trigger.replace("{fails}", half).split(";;") {
+            db.run(part).await;
+        }
+        for n in 0..5 {
+            let guard = client.named("a").ttl(ms(900)).acquire().await.unwrap();
+            tokio::time::sleep(ms(700)).await;
+            assert!(guard.is_held() && !guard.in_jeopardy(), "renewed");
+            guard.release().await.unwrap();
+            client.acquire(&format!("new/{n}")).await.unwrap().release().await.unwrap();
+        }
+        for part in trigger.replace("{fails}", "1 = 1").split(";;") {
+            db.run(part).await;
+        }
+        let mine = claim("a", ms(60_000));
+        let e = engine.try_acquire(&mine).await.unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+        assert!(e.message().contains("in the way"), "{e}");
+        assert!(!mine.is_unanswered(), "each was undone by the server");
+        assert!(engine.inspect(mine.name()).await.unwrap().is_none());
+        let e = client.named("a").wait_at_most(ms(1_000)).acquire().await.unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Unavailable, "never reached: {e}");
+    }
+}

@@ -50,6 +50,8 @@ pub(crate) trait Db: Sized + Send + Sync + 'static {
     async fn pool(&self) -> sqlx::Pool<Self::Sqlx>;
     async fn run_in(transaction: &mut sqlx::Transaction<'_, Self::Sqlx>, sql: &str);
     async fn number_in(transaction: &mut sqlx::Transaction<'_, Self::Sqlx>, sql: &str) -> i64;
+    /// The same from within a transaction.
+    async fn end_engine_sessions(&self, transaction: &mut sqlx::Transaction<'_, Self::Sqlx>);
     /// Ends every session of the engine's.
     async fn end_sessions(&self);
 
@@ -126,6 +128,9 @@ impl Db for Pg {
     async fn end_sessions(&self) {
         self.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'fencelock'").await;
     }
+    async fn end_engine_sessions(&self, _: &mut sqlx::Transaction<'_, sqlx::Postgres>) {
+        self.end_sessions().await;
+    }
 }
 
 #[cfg(feature = "mysql")]
@@ -192,6 +197,15 @@ impl Db for My {
         for row in rows {
             let kill = format!("KILL {}", row.get::<i64, _>(0));
             let _ = connection.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(kill))).await;
+        }
+    }
+    async fn end_engine_sessions(&self, transaction: &mut sqlx::Transaction<'_, sqlx::MySql>) {
+        use sqlx::{Executor as _, Row as _};
+        let sql = "SELECT CAST(id AS SIGNED) FROM information_schema.processlist \
+                   WHERE id <> connection_id() AND user = 'root' AND info LIKE '%fencelock_locks%'";
+        for row in transaction.fetch_all(sqlx::raw_sql(sql)).await.unwrap() {
+            let kill = format!("KILL {}", row.get::<i64, _>(0));
+            let _ = transaction.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(kill))).await;
         }
     }
 }
