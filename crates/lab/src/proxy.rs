@@ -177,6 +177,10 @@ fn pump(shared: Arc<Shared>, mut from: TcpStream, mut to: TcpStream, again: Opti
                 (Mood::DelayRequests(late), true) => std::thread::sleep(late),
                 _ => {}
             }
+            if to.write_all(buffer.get(..read).unwrap_or_default()).is_err() {
+                break;
+            }
+            // After the request itself, so that it is a copy that comes second.
             if let Some(again) = &again {
                 let sent = buffer.get(..read).unwrap_or_default();
                 match shared.mood() {
@@ -185,9 +189,6 @@ fn pump(shared: Arc<Shared>, mut from: TcpStream, mut to: TcpStream, again: Opti
                         lock(&again.opening).get_or_insert_with(|| sent.to_vec());
                     }
                 }
-            }
-            if to.write_all(buffer.get(..read).unwrap_or_default()).is_err() {
-                break;
             }
         }
         let _ = to.shutdown(Shutdown::Write);

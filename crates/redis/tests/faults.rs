@@ -204,6 +204,28 @@ async fn requests_that_come_late_take_nothing() {
     assert_eq!(locks(&redis), 0);
 }
 
+/// Asked twice since the first answer was cut, granted, and run out: the first request may still be on its way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_id_whose_hold_has_run_out_takes_nothing_more() {
+    use fencelock_core::{Attempt, DistributedLock, LockName, Terms};
+    let redis = Redis::start().unwrap();
+    let (engine, other) = (common::engine(&url(&redis)).await.unwrap(), client(&url(&redis)).await);
+    let claim = Terms::new(LockName::new("a").unwrap(), Duration::from_millis(200)).mint().unwrap();
+    drop(claim.request());
+    assert!(matches!(engine.try_acquire(&claim).await, Ok(Attempt::Granted(_))));
+    assert!(matches!(engine.try_acquire(&claim).await, Ok(Attempt::Granted(_))), "the same hold");
+    until("it has run out", SLACK, || locks(&redis) == 0).await;
+    other.acquire("a").await.unwrap().release().await.unwrap();
+    let late = engine.try_acquire(&claim).await.unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Unavailable, "{late}");
+    assert_eq!(locks(&redis), 0);
+    // The acquisition goes on under another id.
+    let Attempt::Granted(grant) = engine.try_acquire(&claim.latest()).await.unwrap() else {
+        unreachable!("it is free")
+    };
+    grant.lease.release().await.unwrap();
+}
+
 /// Every request arrives twice, the copy late and on another connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_come_twice_hold_once() {

@@ -60,6 +60,44 @@ async fn both_rules_hold_in_a_cluster() {
     both_rules(&gate).await;
 }
 
+/// Whatever an effect says, it is not the server that says it.
+#[tokio::test]
+async fn an_effect_that_may_have_run_is_not_sent_again() {
+    let redis = Redis::start().unwrap();
+    let gate = RedisGate::connect(RedisConfig::standalone("127.0.0.1", redis.address().port())).await.unwrap();
+    let pass = enter(&gate, 9).await.unwrap();
+    for (times, end) in [
+        "return redis.error_reply('TRYAGAIN once more')",
+        "return {redis.error_reply('NOSCRIPT once more')}",
+        "error({err = 'MOVED 1 127.0.0.1:1'})",
+        "error('CLUSTERDOWN')",
+        "return redis.call('nonsense')",
+        "return redis.error_reply('READONLY You are wrong')",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let effect = Effect::new(&format!("redis.call('incr', KEYS[1]) {end}"));
+        assert!(pass.run::<i64>(&effect, &[pass.key("times")], &[]).await.is_err(), "{end}");
+        let read = Effect::new("return redis.call('get', KEYS[1])");
+        let done = pass.run::<usize>(&read, &[pass.key("times")], &[]).await.unwrap();
+        assert_eq!(done, Admission::Admitted(times + 1), "{end}");
+    }
+}
+
+#[tokio::test]
+async fn no_two_resources_have_a_key_in_common() {
+    let redis = Redis::start().unwrap();
+    let gate = RedisGate::connect(RedisConfig::standalone("127.0.0.1", redis.address().port())).await.unwrap();
+    let mut keys = std::collections::HashSet::new();
+    for (resource, part) in [("a", "b:c"), ("a:b", "c"), ("a%3Ab", "c"), ("a", "b%3Ac"), ("a:b:c", ""), ("a", "b")] {
+        let pass = gate.enter((), resource, FencingToken::new(1)).await.unwrap().admitted().unwrap();
+        let key = pass.key(part);
+        let bare = key.split_once("}:").unwrap().1.to_owned();
+        assert!(keys.insert(bare), "{resource} and {part}: {key}");
+    }
+}
+
 /// A holder that was robbed reads, the next one writes, the first one writes: refused.
 #[tokio::test]
 async fn no_update_is_lost_under_a_stolen_lock() {

@@ -1,6 +1,6 @@
 //! Renewals of one client, together.
 
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs, reason = "a test")]
 
 mod common;
 
@@ -39,6 +39,47 @@ async fn a_thousand_holds_cost_a_command_for_each_256_and_interval() {
     let before = scripts(&redis);
     tokio::time::sleep(ttl / 2).await;
     assert_eq!(scripts(&redis), before);
+}
+
+/// Acquired one after the other over a whole interval, they are renewed together all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holds_that_are_spread_fall_into_step() {
+    const HOLDS: u32 = 200;
+    let redis = Redis::start().unwrap();
+    let client = client(&url(&redis)).await;
+    let ttl = Duration::from_millis(8_100);
+    let mut guards = Vec::new();
+    for at in 0..HOLDS {
+        guards.push(client.named(&format!("{at}")).ttl(ttl).acquire().await.unwrap());
+        tokio::time::sleep(ttl / 3 / HOLDS).await;
+    }
+    tokio::time::sleep(ttl / 3 + ttl / 10).await;
+    let (before, started) = (scripts(&redis), Instant::now());
+    tokio::time::sleep(ttl).await;
+    let cost = scripts(&redis) - before;
+    let intervals = u64::try_from(started.elapsed().as_millis() / (ttl / 3).as_millis()).unwrap();
+    println!("{HOLDS} holds acquired over an interval, {intervals} intervals later: {cost} commands");
+    assert!(cost <= intervals + 1, "{cost} commands in {intervals} intervals");
+    assert!(guards.iter().all(|guard| guard.is_held()));
+}
+
+/// The machine was suspended: timers stood still, and what is due by the clock leaves at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewals_are_due_by_a_clock_that_counts_suspended_time() {
+    let redis = Redis::start().unwrap();
+    let fake = fencelock_core::FakeClock::new();
+    let client = common::builder(&url(&redis)).await.unwrap().clock(fake.clock()).build().unwrap();
+    let ttl = Duration::from_secs(30);
+    let guard = client.named("a").ttl(ttl).acquire().await.unwrap();
+    // The first renewal is the guardian's to begin; from then on it is the batch's.
+    fake.suspend(ttl / 3);
+    until("renewed", SLACK, || scripts(&redis) + 1 >= 2).await;
+    until("renewed", SLACK, || guard.remaining() > ttl * 9 / 10).await;
+    let before = scripts(&redis);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    fake.suspend(ttl / 3 + ttl / 10);
+    until("renewed after a suspend", SLACK, || scripts(&redis) > before && guard.remaining() > ttl * 9 / 10).await;
+    guard.release().await.unwrap();
 }
 
 /// Of a batch, one hold was taken away: it is told, and the others are renewed.
@@ -95,4 +136,11 @@ async fn a_hold_taken_anew_by_a_late_copy_is_not_renewed() {
     redis.command(&["HINCRBY", &key, "token", "1"]).unwrap();
     let reason = tokio::time::timeout(ttl + SLACK, guard.lost()).await.unwrap();
     assert_eq!(reason, fencelock_core::LossReason::Revoked);
+
+    // Nor is releasing it a success; and what the copy took is not left behind.
+    let guard = client.named("b").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    let key = redis.command(&["KEYS", "*:lock:b"]).unwrap().lines().nth(2).unwrap().to_owned();
+    redis.command(&["HINCRBY", &key, "token", "1"]).unwrap();
+    assert_eq!(guard.release().await.unwrap_err().kind(), fencelock_core::ErrorKind::Lost);
+    assert_eq!(redis.command(&["EXISTS", &key]).unwrap(), ":0\r\n");
 }

@@ -23,9 +23,16 @@ async fn a_key_of_another_program_is_contention_and_stays() {
     let redis = Redis::start().unwrap();
     let client = client(&url(&redis)).await;
     let key = key_of(&redis, "a").await;
-    // A plain string, as most lock libraries write; a hash without our fields; a list.
-    let foreign: [&[&str]; 3] =
-        [&["SET", &key, "theirs", "NX", "PX", "60000"], &["HSET", &key, "x", "y"], &["LPUSH", &key, "x"]];
+    // A plain string, as most lock libraries write; hashes without our fields, or with some like them; a list.
+    let id = "0".repeat(32);
+    let foreign: [&[&str]; 6] = [
+        &["SET", &key, "theirs", "NX", "PX", "60000"],
+        &["HSET", &key, "x", "y"],
+        &["HSET", &key, "id", "7"],
+        &["HSET", &key, "id", &id, "token", "many", "at", "1"],
+        &["HSET", &key, "id", &id, "token", "99999999999999999999999999", "at", "1"],
+        &["LPUSH", &key, "x"],
+    ];
     for write in foreign {
         redis.command(write).unwrap();
         let before = redis.command(&["DUMP", &key]);
@@ -35,6 +42,7 @@ async fn a_key_of_another_program_is_contention_and_stays() {
         let given_up = client.named("a").wait_at_most(Duration::from_millis(200)).acquire().await.unwrap_err();
         assert_eq!(given_up.kind(), ErrorKind::Timeout, "{write:?}");
         assert!(client.inspect("a").await.unwrap().is_some(), "{write:?}");
+        assert_eq!(client.list("").await.unwrap().len(), 1, "{write:?}");
         assert_eq!(client.force_release("a").await.unwrap_err().kind(), ErrorKind::Engine, "{write:?}");
         common::drained(&client).await;
         assert_eq!(redis.command(&["EXISTS", &key]).unwrap(), ":1\r\n", "{write:?} was deleted");
@@ -45,6 +53,40 @@ async fn a_key_of_another_program_is_contention_and_stays() {
     redis.command(&["SET", &key, "theirs", "NX", "PX", "700"]).unwrap();
     let guard = client.named("a").wait_at_most(SLACK).acquire().await.unwrap();
     guard.release().await.unwrap();
+}
+
+/// A hold that asked for a lock delay is freed by force: nobody's until that has passed.
+#[tokio::test]
+async fn a_forced_release_keeps_the_lock_delay() {
+    let redis = Redis::start().unwrap();
+    let (a, b) = (client(&url(&redis)).await, client(&url(&redis)).await);
+    let (ttl, delay) = (Duration::from_secs(60), Duration::from_millis(1_500));
+    let guard = a.named("a").ttl(ttl).lock_delay(delay).acquire().await.unwrap();
+    let token = guard.token();
+    let forced = std::time::Instant::now();
+    let waiting = b.named("a").wait_at_most(SLACK * 2);
+    let waiting = tokio::spawn(async move { (waiting.acquire().await.unwrap(), std::time::Instant::now()) });
+    until("waiting", SLACK, || redis.command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":free:")).await;
+    assert!(b.force_release("a").await.unwrap());
+    assert!(forced.elapsed() < delay, "the call itself does not wait");
+    assert!(!b.force_release("a").await.unwrap(), "nobody holds it any more");
+    assert!(b.inspect("a").await.unwrap().is_none() && b.list("").await.unwrap().is_empty());
+    assert!(b.try_acquire("a").await.unwrap().is_none(), "closed");
+    let (next, at) = waiting.await.unwrap();
+    assert!(at - forced >= delay && at - forced < delay + SLACK / 2, "{:?}", at - forced);
+    assert!(next.token() > token);
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert!(next.is_held());
+    next.release().await.unwrap();
+    // What is left of the lease is the most, and without a delay it is free at once.
+    let guard = a.named("a").ttl(Duration::from_millis(500)).lock_delay(SLACK).auto_renew(false);
+    let guard = guard.acquire().await.unwrap();
+    assert!(b.force_release("a").await.unwrap());
+    drop((guard, b.named("a").wait_at_most(SLACK * 2).acquire().await.unwrap()));
+    let guard = a.named("b").ttl(ttl).acquire().await.unwrap();
+    assert!(b.force_release("b").await.unwrap());
+    b.try_acquire("b").await.unwrap().unwrap().release().await.unwrap();
+    drop(guard);
 }
 
 #[tokio::test]

@@ -1,13 +1,13 @@
 //! TLS: who is trusted, and who is not.
 
 #![cfg(feature = "tls")]
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test")]
 
 mod common;
 
 use common::{client, engine};
 use fencelock_core::ErrorKind;
-use fencelock_lab::{Certificates, Redis, free_port};
+use fencelock_lab::{Certificates, Redis, RedisCluster, RedisSentinel, free_port};
 
 fn start(files: &Certificates, clients: &str) -> (Redis, u16) {
     let port = free_port();
@@ -57,4 +57,35 @@ async fn a_server_that_asks_who_we_are_is_told() {
     assert!(engine(&url).await.is_err());
     let shown = format!("{url}&cert_file={}&key_file={}", path("client.crt"), path("client.key"));
     client(&shown).await.acquire("a").await.unwrap().release().await.unwrap();
+}
+
+/// Sentinels and servers alike, through a fail-over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_are_asked_by_tls() {
+    let files = Certificates::make().unwrap();
+    let mut set = RedisSentinel::start_tls(&files).unwrap();
+    let hosts: Vec<_> = set.tls_sentinels().iter().map(ToString::to_string).collect();
+    let (hosts, ca) = (hosts.join(","), files.path("ca.pem").display().to_string());
+    let client = client(&format!("redis+sentinel://{hosts}/{}?tls=true&ca_file={ca}", set.name())).await;
+    client.acquire("a").await.unwrap().release().await.unwrap();
+    assert!(engine(&format!("redis+sentinel://{hosts}/{}", set.name())).await.is_err(), "without TLS");
+    set.servers_mut()[0].server_mut().kill();
+    let guard = client.named("a").wait_at_most(std::time::Duration::from_secs(30)).acquire().await.unwrap();
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_node_of_a_cluster_is_reached_by_tls() {
+    let files = Certificates::make().unwrap();
+    let cluster = RedisCluster::start_tls(&files).unwrap();
+    let ca = files.path("ca.pem").display().to_string();
+    let client = client(&format!("redis+cluster://localhost:{}?tls=true&ca_file={ca}", cluster.ports()[5])).await;
+    for at in 0..30 {
+        let name = format!("lock {at}");
+        let guard = client.acquire(&name).await.unwrap();
+        assert!(client.try_acquire(&name).await.unwrap().is_none());
+        guard.release().await.unwrap();
+    }
+    let plain = format!("redis+cluster://localhost:{}", cluster.ports()[5]);
+    assert!(engine(&plain).await.is_err(), "without TLS");
 }

@@ -11,7 +11,7 @@ end
 if redis.call('exists', KEYS[3]) == 1 then return {-1} end
 -- Perhaps not of our making: then somebody else's lock, for as long as it is there.
 if held[1] or redis.call('exists', KEYS[1]) == 1 then
-    return {0, redis.call('pttl', KEYS[1]), held[3]}
+    return {0, redis.call('pttl', KEYS[1]), held[3] or false}
 end
 local now = redis.call('time')
 local token = math.max(

@@ -1,0 +1,225 @@
+//! A Cluster in motion: slots that move, nodes that hang, and one that is down.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test")]
+
+mod common;
+
+use common::{SLACK, client, drained, engine};
+use fencelock_core::{Attempt, Claim, DistributedLock, ErrorKind, Grant, LockName, Terms};
+use fencelock_lab::{Redis, RedisCluster};
+use fencelock_redis::RedisLock;
+use std::time::{Duration, Instant};
+use xxhash_rust::xxh3::xxh3_64;
+
+const TTL: Duration = Duration::from_millis(900);
+
+fn cluster_url(cluster: &RedisCluster, seed: usize) -> String {
+    format!("redis+cluster://{}?request_timeout=500ms&connect_timeout=500ms", cluster.addresses()[seed])
+}
+
+/// The slot of a name's keys, and the master that has it, by its place.
+fn place(cluster: &RedisCluster, name: &str) -> (String, usize) {
+    let key = format!("fencelock:{{{}}}:lock:{name}", xxh3_64(name.as_bytes()) % 1_024);
+    let slot = cluster.nodes()[0].command(&["CLUSTER", "KEYSLOT", &key]).unwrap();
+    let slot = slot.trim_start_matches(':').trim().to_owned();
+    let at = slot.parse::<usize>().unwrap() / 16_384_usize.div_ceil(3);
+    (slot, at)
+}
+
+/// Names whose keys lie in the shard of the first.
+fn neighbours(number: usize) -> Vec<String> {
+    let shard = |name: &str| xxh3_64(name.as_bytes()) % 1_024;
+    let names = (0..).map(|at| format!("name {at}"));
+    let first = shard("name 0");
+    names.filter(|name| shard(name) == first).take(number).collect()
+}
+
+/// A name on each master.
+fn one_each(cluster: &RedisCluster) -> [String; 3] {
+    [0, 1, 2].map(|at| (0..).map(|n| format!("lock {n}")).find(|name| place(cluster, name).1 == at).unwrap())
+}
+
+fn claim(name: &str) -> Claim {
+    Terms::new(LockName::new(name).unwrap(), Duration::from_secs(60)).mint().unwrap()
+}
+
+async fn granted(engine: &RedisLock, claim: &Claim) -> Option<Grant> {
+    match engine.try_acquire(claim).await {
+        Ok(Attempt::Granted(grant)) => Some(grant),
+        _ => None,
+    }
+}
+
+/// Between `SETSLOT MIGRATING` and `SETSLOT NODE` a slot's keys are partly here and partly there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn release_and_undo_work_while_the_slot_is_moved() {
+    let cluster = RedisCluster::start().unwrap();
+    let engine = engine(&cluster_url(&cluster, 0)).await.unwrap();
+    let client = client(&cluster_url(&cluster, 0)).await;
+    let names = neighbours(9);
+    let (slot, from) = place(&cluster, &names[0]);
+    let (source, target) = (&cluster.nodes()[from], &cluster.nodes()[(from + 1) % 3]);
+    let id = |node: &Redis| node.command(&["CLUSTER", "MYID"]).unwrap().lines().nth(1).unwrap().to_owned();
+    let (source_id, target_id) = (id(source), id(target));
+    // Held there and here, plainly and with a request unanswered; undone there, here and nowhere.
+    let claims: Vec<_> = names.iter().map(|name| claim(name)).collect();
+    let mut grants = Vec::new();
+    for claim in &claims[..6] {
+        grants.push(granted(&engine, claim).await.unwrap());
+    }
+    target.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id]).unwrap();
+    source.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id]).unwrap();
+    let port = target.address().port().to_string();
+    let migrate = |key: &str| {
+        let moved = source.command(&["MIGRATE", "127.0.0.1", &port, key, "0", "1000"]).unwrap();
+        assert_eq!(moved, "+OK\r\n", "{key}");
+    };
+    for at in [0, 2, 4] {
+        migrate(&format!("fencelock:{{{}}}:lock:{}", xxh3_64(names[at].as_bytes()) % 1_024, names[at]));
+    }
+    for unanswered in [2, 3, 4, 5, 6] {
+        drop(claims[unanswered].request());
+    }
+    let started = Instant::now();
+    for grant in grants.drain(..4) {
+        grant.lease.release().await.unwrap();
+    }
+    for claim in &claims[4..7] {
+        engine.abandon(claim).await.unwrap();
+    }
+    assert!(started.elapsed() < SLACK, "{:?}", started.elapsed());
+    for name in &names {
+        assert!(client.inspect(name).await.unwrap().is_none(), "{name}");
+    }
+    // What has several keys waits until they are together.
+    let waiting = client.named(&names[7]).wait_at_most(SLACK * 4);
+    let waiting = tokio::spawn(async move { waiting.acquire().await });
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert!(!waiting.is_finished());
+    let keys = source.command(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"]).unwrap();
+    keys.lines().filter(|line| line.starts_with("fencelock")).for_each(migrate);
+    for node in [target, source, &cluster.nodes()[(from + 2) % 3]] {
+        node.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &target_id]).unwrap();
+    }
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    for dead in &claims[2..7] {
+        assert!(granted(&engine, dead).await.is_none(), "a dead id took the lock after the move");
+    }
+    drained(&client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_one_node_is_enough_to_find_the_others() {
+    let cluster = RedisCluster::start().unwrap();
+    for seed in 0..6 {
+        let client = client(&cluster_url(&cluster, seed)).await;
+        for name in one_each(&cluster) {
+            client.acquire(&name).await.unwrap().release().await.unwrap();
+        }
+    }
+    let e = engine(&format!("redis://{}", cluster.addresses()[1])).await.unwrap_err();
+    assert!(e.kind() == ErrorKind::InvalidConfig && e.message().contains("redis+cluster"), "{e}");
+    let alone = Redis::start().unwrap();
+    let e = engine(&format!("redis+cluster://{}", alone.address())).await.unwrap_err();
+    assert!(e.kind() == ErrorKind::InvalidConfig && e.message().contains("redis://"), "{e}");
+}
+
+/// One master is frozen and, for the time of the test, not replaced.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_hangs_disturbs_no_other() {
+    let cluster = RedisCluster::start_with(Duration::from_secs(60)).unwrap();
+    let (holder, waiter) = (client(&cluster_url(&cluster, 1)).await, client(&cluster_url(&cluster, 1)).await);
+    let names = one_each(&cluster);
+    let ttl = Duration::from_secs(60);
+    let mut guards = Vec::new();
+    for name in &names {
+        guards.push(Some(holder.named(name).ttl(ttl).acquire().await.unwrap()));
+    }
+    let wait = |name: &str| {
+        let lock = waiter.named(name).ttl(ttl).wait_at_most(SLACK * 4);
+        tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            (Instant::now(), guard)
+        })
+    };
+    let waits = [wait(&names[0]), wait(&names[2])];
+    let hung = wait(&names[1]);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    cluster.nodes()[1].server().stop();
+    // Asked again and again, so that what its silence does to others would be seen.
+    let asking = {
+        let (client, name) = (holder.clone(), names[1].clone());
+        tokio::spawn(async move {
+            loop {
+                let _ = client.named(&name).ttl(TTL).try_acquire().await;
+            }
+        })
+    };
+    let other = format!("{} too", names[0]);
+    let other = (0..).map(|n| format!("{other} {n}")).find(|name| place(&cluster, name).1 == 0).unwrap();
+    let end = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < end {
+        // Each within its own time, and never by way of a map that is being asked for.
+        let guard = holder.named(&other).ttl(TTL).try_acquire().await.unwrap().unwrap();
+        guard.release().await.unwrap();
+    }
+    // Their connections are cut: waiters elsewhere are subscribed again all the same.
+    for at in [0, 2] {
+        cluster.nodes()[at].command(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
+    }
+    let listens = |at: usize| cluster.nodes()[at].command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":free:");
+    common::until("subscribed again", SLACK, || listens(0) && listens(2)).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    for (at, wait) in [0, 2].into_iter().zip(waits) {
+        let sent = Instant::now();
+        guards[at].take().unwrap().release().await.unwrap();
+        let (got, guard) = wait.await.unwrap();
+        assert!(got - sent < Duration::from_secs(3), "{:?}: not heard, but found by the safety check", got - sent);
+        guard.release().await.unwrap();
+    }
+    let e = holder.try_acquire(&names[1]).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unavailable);
+    // New clients come in too.
+    let new = client(&cluster_url(&cluster, 2)).await;
+    new.acquire(&other).await.unwrap().release().await.unwrap();
+    asking.abort();
+    hung.abort();
+    cluster.nodes()[1].server().cont();
+    guards[1].take().unwrap().release().await.unwrap();
+    drained(&holder).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_is_down_is_told_and_comes_back() {
+    let mut cluster = RedisCluster::start().unwrap();
+    let client = client(&cluster_url(&cluster, 0)).await;
+    let names = one_each(&cluster);
+    client.acquire(&names[0]).await.unwrap().release().await.unwrap();
+    // A master and its replica: a part of the slots is nobody's, and the others serve none.
+    for at in [1, 4] {
+        cluster.nodes_mut()[at].server_mut().kill();
+    }
+    let told = async {
+        loop {
+            let tried = Instant::now();
+            let outcome = client.named(&names[0]).ttl(TTL).try_acquire().await;
+            assert!(tried.elapsed() < Duration::from_millis(500) + SLACK / 2, "{:?}", tried.elapsed());
+            if let Err(e) = outcome {
+                assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+                if e.message().contains("Cluster is down") {
+                    return;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(SLACK * 4, told).await.unwrap();
+    for at in [1, 4] {
+        cluster.nodes_mut()[at].restart().unwrap();
+    }
+    for name in &names {
+        let guard = client.named(name).ttl(TTL).wait_at_most(SLACK * 6).acquire().await.unwrap();
+        guard.release().await.unwrap();
+    }
+    drained(&client).await;
+}
