@@ -178,6 +178,10 @@ impl DistributedLock for SqlLock {
         self.table.guarantees()
     }
 
+    async fn probe(&self) -> Result<Arc<Guarantees>> {
+        self.table.probe().await.map_err(|e| e.with_engine(self.table.engine()))
+    }
+
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
         let outcome = self.attempt(claim, false).await;
         outcome.map_err(|e| e.with_engine(self.table.engine()).with_name(claim.name()))

@@ -19,6 +19,9 @@ pub(crate) trait LockTable: fmt::Debug + Send + Sync + 'static {
 
     fn guarantees(&self) -> Arc<Guarantees>;
 
+    /// Asks anew what the database guarantees.
+    async fn probe(&self) -> Result<Arc<Guarantees>>;
+
     /// One ear for all waiters, where the database has any.
     fn hints(&self) -> Option<&dyn Hints>;
 

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test")]
 
+mod degraded;
 mod hidden;
 mod quorum;
 mod redis;

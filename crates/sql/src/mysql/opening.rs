@@ -9,7 +9,7 @@ use crate::pool::Opens;
 use async_trait::async_trait;
 use fencelock_core::{Error, ErrorKind, Guarantees, Result};
 use sqlx::mysql::MySqlConnection;
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) struct Opening {
@@ -52,6 +52,27 @@ impl Opens for Opening {
     type Connection = MySqlConnection;
 
     async fn open(&self) -> Result<MySqlConnection> {
+        let (connection, probe) = self.connect().await?;
+        if probe.is_read_only() {
+            return Err(told(read_only_server()));
+        }
+        Ok(connection)
+    }
+}
+
+impl Opening {
+    /// Connects anew to see what the server is now.
+    pub(crate) async fn probe(&self) -> Result<Arc<Guarantees>> {
+        let limit = self.config.server.request_timeout;
+        let connected = tokio::time::timeout(limit, self.connect()).await;
+        let (connection, _) = connected.map_err(|_| told(Failure::no_answer(limit)))??;
+        // Nothing is on its way, so it may be closed in good order; how that ends does not matter.
+        let _ = tokio::time::timeout(limit, connection.close()).await;
+        Ok(self.guarantees())
+    }
+
+    /// A connection that is ready, and what was found there, which counts from now on.
+    async fn connect(&self) -> Result<(MySqlConnection, Probe)> {
         let opened = async {
             let mut connection = self.config.options().connect().await.map_err(failure)?;
             let probe = Probe::run(&mut connection).await.map_err(failure)?;
@@ -69,12 +90,9 @@ impl Opens for Opening {
                 _ => error,
             }
         })?;
-        if probe.is_read_only() {
-            return Err(told(read_only_server()));
-        }
-        let found = Arc::new(probe.guarantees(&self.config)?);
+        let found = Arc::new(probe.guarantees_again(&self.config));
         *self.guarantees.lock().unwrap_or_else(PoisonError::into_inner) = found;
-        Ok(connection)
+        Ok((connection, probe))
     }
 }
 

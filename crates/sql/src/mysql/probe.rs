@@ -64,7 +64,17 @@ impl Probe {
         self.is_group() && !self.is_on("group_replication_single_primary_mode")
     }
 
+    /// With what the configuration attests.
     pub(crate) fn guarantees(&self, config: &MySqlConfig) -> Result<Guarantees> {
+        self.found().attest(&config.server.attested)
+    }
+
+    /// The same when it is not the first probe.
+    pub(crate) fn guarantees_again(&self, config: &MySqlConfig) -> Guarantees {
+        self.found().attest_again(&config.server.attested)
+    }
+
+    fn found(&self) -> Guarantees {
         let version = self.get("version").split('-').next().unwrap_or_default();
         let deployment = format!(
             "{} {version}, innodb_flush_log_at_trx_commit {}, {}",
@@ -98,7 +108,6 @@ impl Probe {
             )
             .with_rule(Rule::new("mysql.disk", Level::Fenced).assumed("the disk keeps what it acknowledged (T4)"))
             .with_rule(self.failover())
-            .attest(&config.server.attested)
     }
 
     fn primary(&self) -> Rule {

@@ -160,6 +160,10 @@ impl LockTable for Store {
         self.opening.guarantees()
     }
 
+    async fn probe(&self) -> Result<Arc<Guarantees>> {
+        self.opening.probe().await
+    }
+
     fn hints(&self) -> Option<&dyn Hints> {
         None
     }

@@ -12,7 +12,7 @@ use crate::pool::Opens;
 use async_trait::async_trait;
 use fencelock_core::{Error, ErrorKind, Guarantees, Result};
 use sqlx::postgres::{PgConnection, PgRow};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _, Row as _};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Row as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -72,6 +72,28 @@ impl Opens for Opening {
     type Connection = PgConnection;
 
     async fn open(&self) -> Result<PgConnection> {
+        let (connection, probe) = self.connect().await?;
+        if probe.is_read_only() {
+            let message = "the server takes no writes: it is a standby, or was made read-only";
+            return Err(Error::new(ErrorKind::Unavailable, message).with_engine("postgres"));
+        }
+        Ok(connection)
+    }
+}
+
+impl Opening {
+    /// Connects anew to see what the server is now.
+    pub(crate) async fn probe(&self) -> Result<Arc<Guarantees>> {
+        let limit = self.config.server.request_timeout;
+        let connected = tokio::time::timeout(limit, self.connect()).await;
+        let (connection, _) = connected.map_err(|_| told(Failure::no_answer(limit)))??;
+        // Nothing is on its way, so it may be closed in good order; how that ends does not matter.
+        let _ = tokio::time::timeout(limit, connection.close()).await;
+        Ok(self.guarantees())
+    }
+
+    /// A connection that is ready, and what was found there, which counts from now on.
+    async fn connect(&self) -> Result<(PgConnection, Probe)> {
         let opened = async {
             let mut connection = self.config.options().connect().await.map_err(failure)?;
             set_up(&mut connection, &self.config, self.pooled).await?;
@@ -89,13 +111,9 @@ impl Opens for Opening {
                 _ => error,
             }
         })?;
-        if probe.is_read_only() {
-            let message = "the server takes no writes: it is a standby, or was made read-only";
-            return Err(Error::new(ErrorKind::Unavailable, message).with_engine("postgres"));
-        }
-        let found = Arc::new(probe.guarantees(&self.config)?);
+        let found = Arc::new(probe.guarantees_again(&self.config));
         *self.guarantees.lock().unwrap_or_else(PoisonError::into_inner) = found;
-        Ok(connection)
+        Ok((connection, probe))
     }
 }
 

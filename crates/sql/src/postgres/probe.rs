@@ -48,7 +48,17 @@ impl Probe {
         self.in_recovery || self.read_only
     }
 
+    /// With what the configuration attests.
     pub(crate) fn guarantees(&self, config: &PostgresConfig) -> Result<Guarantees> {
+        self.found().attest(&config.server.attested)
+    }
+
+    /// The same when it is not the first probe.
+    pub(crate) fn guarantees_again(&self, config: &PostgresConfig) -> Guarantees {
+        self.found().attest_again(&config.server.attested)
+    }
+
+    fn found(&self) -> Guarantees {
         let pooler = if self.pooled { ", behind a transaction pooler" } else { "" };
         let deployment = format!(
             "PostgreSQL {}, fsync {}, synchronous_commit {}, {}{pooler}",
@@ -82,7 +92,7 @@ impl Probe {
         if !self.pooled {
             found = found.with_capability(Capability::NotifiedWaiting);
         }
-        found.attest(&config.server.attested)
+        found
     }
 
     fn primary(&self) -> Rule {

@@ -139,6 +139,10 @@ impl LockTable for Store {
         self.opening.guarantees()
     }
 
+    async fn probe(&self) -> Result<Arc<Guarantees>> {
+        self.opening.probe().await
+    }
+
     fn hints(&self) -> Option<&dyn Hints> {
         self.ears.as_deref().map(|ears| ears as &dyn Hints)
     }

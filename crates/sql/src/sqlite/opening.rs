@@ -69,11 +69,19 @@ impl Opening {
             }
             _ => e,
         })?;
-        let found = Arc::new(probe.guarantees(&self.config)?);
+        let found = Arc::new(probe.guarantees_again(&self.config));
         // What is found is kept, so that whoever asks sees why nothing is locked any more.
         let given = if self.had_level { found.require(Level::Advisory) } else { Ok(()) };
         *self.guarantees.lock().unwrap_or_else(PoisonError::into_inner) = found;
         given.map(|()| opened)
+    }
+
+    /// Opens the file anew to see what it is now.
+    pub(crate) async fn probe(&self) -> Result<Arc<Guarantees>> {
+        match self.again().await {
+            Err(e) if e.kind() != ErrorKind::Refused => Err(e),
+            _ => Ok(self.guarantees()),
+        }
     }
 
     pub(crate) fn guarantees(&self) -> Arc<Guarantees> {

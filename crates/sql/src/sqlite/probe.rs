@@ -38,7 +38,17 @@ impl Probe {
         Ok(Self { version, journal, synchronous, file, file_system, other_names, boot_time, notified })
     }
 
+    /// With what the configuration attests.
     pub(crate) fn guarantees(&self, config: &SqliteConfig) -> Result<Guarantees> {
+        self.found().attest(&config.attested)
+    }
+
+    /// The same when it is not the first probe.
+    pub(crate) fn guarantees_again(&self, config: &SqliteConfig) -> Guarantees {
+        self.found().attest_again(&config.attested)
+    }
+
+    fn found(&self) -> Guarantees {
         let deployment = format!(
             "SQLite {}, journal {}, synchronous {}, {}",
             self.version,
@@ -69,7 +79,7 @@ impl Probe {
         if self.notified {
             found = found.with_capability(Capability::NotifiedWaiting);
         }
-        found.attest(&config.attested)
+        found
     }
 
     /// Without shared memory and file locks between all who lock there is no exclusion at all.

@@ -181,6 +181,10 @@ impl LockTable for Store {
         self.opening.guarantees()
     }
 
+    async fn probe(&self) -> Result<Arc<Guarantees>> {
+        self.opening.probe().await
+    }
+
     fn hints(&self) -> Option<&dyn Hints> {
         #[cfg(target_os = "linux")]
         return Some(&self.watch);
