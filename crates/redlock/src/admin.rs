@@ -8,7 +8,7 @@ use fencelock_core::{Error, ErrorKind, HolderInfo, LockName, Result};
 use fencelock_redis::redis;
 use fencelock_redis::{Node, NodeFailure};
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -43,7 +43,7 @@ impl Set {
         for names in names.chunks(TOGETHER) {
             let mut asked = JoinSet::new();
             for name in names {
-                let (set, name) = (self.itself.clone(), name.clone());
+                let (set, name) = (Weak::clone(&self.itself), name.clone());
                 asked.spawn(async move {
                     let set = set.upgrade().ok_or_else(gone)?;
                     Ok::<_, Error>(set.holder(&name).await?.map(|holder| (name, holder)))

@@ -8,7 +8,7 @@ use crate::set::Set;
 use crate::votes::{self, Forced, Renewed, Reply, Vote};
 use fencelock_core::{Claim, FencingToken};
 use fencelock_redis::redis::Value;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -94,7 +94,7 @@ impl Set {
         let limit = self.config.request_timeout;
         let (void_for, channel) = (millis(longest), keys.channel.clone());
         self.ask(|place, member| {
-            let (at, scripts, set) = (Arc::clone(&at), Arc::clone(&self.scripts), self.itself.clone());
+            let (at, scripts, set) = (Arc::clone(&at), Arc::clone(&self.scripts), Weak::clone(&self.itself));
             let (id, void_for, channel) = (id.clone(), void_for.clone(), channel.clone());
             async move {
                 if !member.is_known() {

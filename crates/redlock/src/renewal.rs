@@ -4,6 +4,7 @@ use crate::questions::Renewing;
 use crate::set::Set;
 use crate::votes::Renewed;
 use fencelock_core::{Claim, FencingToken, Renewal};
+use std::sync::Weak;
 use std::time::Duration;
 
 /// What was told of one hold.
@@ -77,7 +78,7 @@ impl Set {
         };
         unnoted.into_iter().for_each(|(at, hold)| noting.note(self, at, hold));
         if answers.left() > 0 {
-            let set = self.itself.clone();
+            let set = Weak::clone(&self.itself);
             // The node that is slow now was slow before, and is the one that lacks a token.
             tokio::spawn(async move {
                 while let Some((at, answer)) = answers.next().await {

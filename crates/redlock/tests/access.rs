@@ -41,7 +41,7 @@ async fn the_listed_permissions_are_enough() {
     let guard = client.named("a").ttl(Duration::from_millis(400)).acquire().await.unwrap();
     let waiter = {
         let client = client.clone();
-        tokio::spawn(async move { client.acquire("a").await })
+        tokio::spawn(async move { client.named("a").lock_delay(Duration::from_millis(50)).acquire().await })
     };
     tokio::time::sleep(Duration::from_millis(800)).await;
     assert!(guard.is_held(), "renewed");
@@ -50,5 +50,6 @@ async fn the_listed_permissions_are_enough() {
     guard.release().await.unwrap();
     let next = waiter.await.unwrap().unwrap();
     assert!(client.force_release("a").await.unwrap());
+    assert!(client.inspect("a").await.unwrap().is_none());
     drop(next);
 }

@@ -1,4 +1,6 @@
 //! Eight processes on 64 names, while any minority of five nodes is killed, restarted, and once comes back empty.
+//!
+//! `REDLOCK_TOKENS=20000` asks for that many tokens, which takes some minutes; fewer are asked for without it.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,10 +26,12 @@ const PROCESSES: usize = 8;
 const TASKS: usize = 3;
 const NAMES: usize = 64;
 const TTL: Duration = Duration::from_secs(3);
-/// What is wanted, within the time there is; a busy machine may get less far.
-const WANTED: usize = 20_000;
-const LEAST: usize = 2_000;
+/// What is wanted unless the environment says otherwise; a busy machine may get less far in the time there is.
+const WANTED: usize = 4_000;
+/// The longest wait for one lock.
 const LIMIT: Duration = Duration::from_secs(60);
+/// When a node comes back empty.
+const EMPTIED: Duration = Duration::from_secs(8);
 /// Longer than the ttl, so that locks stay exclusive too.
 const DELAY: Duration = Duration::from_secs(5);
 
@@ -111,14 +115,16 @@ fn tokens_grow_through_the_loss_of_any_minority() -> Result<(), Failed> {
         Contender(child.unwrap())
     };
     let mut contenders: Vec<_> = (0..PROCESSES).map(|_| contender()).collect();
+    let wanted = std::env::var("REDLOCK_TOKENS").map_or(WANTED, |wanted| wanted.parse().unwrap());
+    let limit = LIMIT + Duration::from_millis(25) * u32::try_from(wanted - wanted.min(WANTED)).unwrap();
     let begun = Instant::now();
     let (mut kills, mut emptied) = (0, false);
-    while count(log) < WANTED && begun.elapsed() < LIMIT {
+    while (count(log) < wanted || !emptied) && begun.elapsed() < limit {
         kills += disturb(&mut nodes, 5, 2);
         if fastrand::u8(..4) == 0 {
             contenders[fastrand::usize(..PROCESSES)] = contender();
         }
-        if !emptied && begun.elapsed() > LIMIT / 6 {
+        if !emptied && begun.elapsed() > EMPTIED {
             emptied = true;
             let node = &mut nodes.nodes_mut()[4];
             node.server_mut().kill();
@@ -137,7 +143,7 @@ fn tokens_grow_through_the_loss_of_any_minority() -> Result<(), Failed> {
     }
     drop(contenders);
     let all = count(log);
-    println!("{all} of {WANTED} tokens in {:.0?}, {kills} kills of nodes, one emptied and re-seeded", begun.elapsed());
+    println!("{all} tokens of {wanted} in {:.0?}, {kills} kills of nodes, one emptied and re-seeded", begun.elapsed());
     for name in 0..NAMES {
         let tokens = tokens(log, name);
         assert_eq!(tokens.iter().collect::<HashSet<_>>().len(), tokens.len(), "name {name}: a token came twice");
@@ -145,7 +151,7 @@ fn tokens_grow_through_the_loss_of_any_minority() -> Result<(), Failed> {
             assert!(pair[0] < pair[1], "name {name}: token {} came after {}", pair[1], pair[0]);
         }
     }
-    assert!(emptied && all >= LEAST, "{all} tokens in {LIMIT:?}");
+    assert!(emptied && all >= wanted / 4, "{all} tokens in {limit:?}");
     Ok(())
 }
 
