@@ -131,6 +131,19 @@ pub(crate) struct Options {
     /// ~/.config/fencelock/fencelock.toml and /etc/fencelock.toml.
     #[arg(long, global = true, value_name = "FILE", display_order = 901)]
     pub(crate) config: Option<PathBuf>,
+    /// How logs are written to standard error; `json` is for `fencelock audit` and others that read them, and logs
+    /// all of ours unless `FENCELOCK_LOG` says otherwise.
+    #[arg(long, global = true, value_name = "FORMAT", display_order = 902)]
+    pub(crate) log_format: Option<LogFormat>,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON value a line.
+    Json,
 }
 
 impl std::fmt::Debug for Options {
@@ -169,6 +182,11 @@ effects, once the next holder has used a newer one.")]
     /// Drop the rows of locks in a SQL table that nobody has held for long. It may run beside those who lock.
     #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
     Purge(crate::purge::Purge),
+    /// Show on the terminal who holds what, who waits and for how long, again and again.
+    Watch(crate::watch::Watch),
+    /// Find overlapping holds, stale releases and tokens out of order in the logs of several processes.
+    #[command(after_help = crate::audit::HELP)]
+    Audit(crate::audit::Audit),
     /// Print a completion script for a shell.
     #[command(after_help = "Example: fencelock completions bash > /etc/bash_completion.d/fencelock")]
     Completions {

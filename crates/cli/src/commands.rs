@@ -16,7 +16,7 @@ pub(crate) fn main() -> u8 {
             return if answer.use_stderr() { exit::USAGE } else { exit::OK };
         }
     };
-    match logging::start().and_then(|()| dispatch(&cli)) {
+    match logging::start(cli.options.log_format).and_then(|()| dispatch(&cli)) {
         Ok(code) => code,
         Err(failure) => {
             say(failure.message);
@@ -43,6 +43,11 @@ fn dispatch(Cli { options, command }: &Cli) -> Outcome {
         Command::Redlock(command) => block_on(crate::redlock::redlock(options, command)),
         #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
         Command::Purge(args) => block_on(crate::purge::purge(options, args)),
+        #[cfg(unix)]
+        Command::Watch(args) => crate::watch::watch(options, args),
+        #[cfg(not(unix))]
+        Command::Watch(_) => Err(Failure::new(exit::UNAVAILABLE, "`watch` needs a terminal of Unix")),
+        Command::Audit(args) => crate::audit::audit(args),
         Command::Completions { shell } => papers::completions(*shell),
         Command::Man { directory } => papers::manual(directory),
     }

@@ -6,6 +6,8 @@ use fencelock::{Error, ErrorKind};
 pub(crate) const OK: u8 = 0;
 /// With `status --exit-code`: nobody holds the lock.
 pub(crate) const FREE: u8 = 1;
+/// With `audit`: something was found.
+pub(crate) const FOUND: u8 = 1;
 /// The command line is wrong.
 pub(crate) const USAGE: u8 = 64;
 /// The lock service did not answer, or its engine cannot do this.

@@ -1,6 +1,7 @@
 //! The command line of fencelock: `fencelock run NAME -- COMMAND`, and what an operator needs beside it.
 
 mod args;
+mod audit;
 mod check;
 mod commands;
 mod connect;
@@ -15,6 +16,7 @@ mod purge;
 mod redlock;
 mod status;
 mod table;
+mod watch;
 
 #[cfg(unix)]
 mod run;

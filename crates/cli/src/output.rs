@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
+use unicode_width::UnicodeWidthChar;
 
 /// Tells the user something on standard error. That nobody can read it is no reason to fail.
 pub(crate) fn say(message: impl Display) {
@@ -59,9 +60,16 @@ pub(crate) fn answer_json(value: &serde_json::Value) -> io::Result<()> {
     answer(&format!("{value:#}\n"))
 }
 
-/// Text that others chose, made harmless for a terminal: no control characters.
+/// Text that others chose, made harmless for a terminal: no control characters,
+/// and none that turn the direction of what follows.
 pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    let is_odd = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if is_odd(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// How many columns of a terminal the text takes, in any script.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or_default()).sum()
 }
 
 /// A duration for people: whole seconds from one second on.
@@ -89,12 +97,12 @@ pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let mut widths = [0; N];
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
+            *width = (*width).max(crate::output::width(cell));
         }
     }
     let mut text = String::new();
     for row in rows {
-        let line: Vec<_> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let line: Vec<_> = row.iter().zip(widths).map(|(cell, most)| format!("{cell}{}", " ".repeat(most.saturating_sub(width(cell))))).collect();
         text.push_str(line.join("  ").trim_end());
         text.push('\n');
     }
@@ -121,5 +129,6 @@ mod tests {
     fn columns_line_up() {
         let row = |a: &str, b: &str| [a.to_owned(), b.to_owned()];
         assert_eq!(columns(&[row("name", "x"), row("größe", "")]), "name   x\ngröße\n");
+        assert_eq!(columns(&[row("注文", "x"), row("abcd", "y")]), "注文  x\nabcd  y\n");
     }
 }

@@ -28,7 +28,7 @@ pub(crate) async fn list(options: &Options, args: &List) -> Outcome {
         let held = held.iter().map(|(name, holder)| as_json(name.as_str(), Some(holder)));
         answer_json(&Value::Array(held.collect()))?;
     } else if !held.is_empty() {
-        let head = ["NAME", "HOLDER", "TOKEN", "HELD", "REMAINING", "NOTE"].map(str::to_owned);
+        let head = ["NAME", "HOLDER", "TOKEN", "HELD", "REMAINING", "WAITERS", "NOTE"].map(str::to_owned);
         let rows = held.iter().map(|(name, holder)| row(name.as_str(), holder));
         answer(&columns(&[head].into_iter().chain(rows).collect::<Vec<_>>()))?;
     }
@@ -74,13 +74,19 @@ fn as_text(name: &str, holder: Option<&HolderInfo>) -> String {
     if let Some(remaining) = holder.remaining {
         line("remaining", &format!("{} unless renewed", human(remaining)));
     }
+    if let Some(waiters) = holder.waiters {
+        line("waiters", &waiters.to_string());
+    }
     if let Some(note) = &holder.note {
         line("note", &clean(note));
+    }
+    if let Some(claim) = holder.claim {
+        line("claim", &claim.to_string());
     }
     text
 }
 
-fn row(name: &str, holder: &HolderInfo) -> [String; 6] {
+fn row(name: &str, holder: &HolderInfo) -> [String; 7] {
     let time = |time: Option<_>| time.map_or_else(|| "-".to_owned(), human);
     [
         clean(name),
@@ -88,6 +94,7 @@ fn row(name: &str, holder: &HolderInfo) -> [String; 6] {
         holder.token.to_string(),
         time(holder.held_for),
         time(holder.remaining),
+        holder.waiters.map_or_else(|| "-".to_owned(), |waiters| waiters.to_string()),
         holder.note.as_deref().map(clean).unwrap_or_default(),
     ]
 }
@@ -103,5 +110,7 @@ fn as_json(name: &str, holder: Option<&HolderInfo>) -> Value {
         "since": holder.held_for.and_then(since),
         "held_for_ms": holder.held_for.map(millis),
         "remaining_ms": holder.remaining.map(millis),
+        "waiters": holder.waiters,
+        "claim": holder.claim.map(|claim| claim.to_string()),
     })
 }

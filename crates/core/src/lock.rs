@@ -234,13 +234,15 @@ pub struct HolderInfo {
     pub held_for: Option<Duration>,
     /// The hold's claim id, as traces show it, where the server knows.
     pub claim: Option<ClaimId>,
+    /// How many wait for the lock, where the server knows: engines that have a queue there do.
+    pub waiters: Option<u64>,
 }
 
 impl HolderInfo {
     /// A holder with a token; the rest unknown.
     #[must_use]
     pub fn new(holder: impl Into<Arc<str>>, token: FencingToken) -> Self {
-        Self { holder: holder.into(), note: None, token, remaining: None, held_for: None, claim: None }
+        Self { holder: holder.into(), note: None, token, remaining: None, held_for: None, claim: None, waiters: None }
     }
 
     /// The holder's note.
@@ -254,6 +256,13 @@ impl HolderInfo {
     #[must_use]
     pub fn with_remaining(mut self, remaining: Duration) -> Self {
         self.remaining = Some(remaining);
+        self
+    }
+
+    /// How many wait for the lock.
+    #[must_use]
+    pub fn with_waiters(mut self, waiters: u64) -> Self {
+        self.waiters = Some(waiters);
         self
     }
 

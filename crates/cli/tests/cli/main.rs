@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod audit;
 mod background;
 mod codes;
 mod contention;
@@ -12,8 +13,18 @@ mod operators;
 #[cfg(feature = "redlock")]
 mod redlock;
 mod secrets;
+#[cfg(any(
+    feature = "etcd",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "redlock",
+    feature = "zookeeper"
+))]
+mod servers;
 mod shapes;
 mod signals;
 mod supervisor;
 mod support;
 mod terminal;
+mod watch;

@@ -186,7 +186,9 @@ impl Table {
 
     pub(super) fn inspect(&mut self, name: &LockName, now: Moment) -> Option<HolderInfo> {
         self.settle(name, now);
-        self.locks.get(name)?.held.as_ref().map(|held| info(held, now))
+        let entry = self.locks.get(name)?;
+        let waiters = entry.queue.iter().filter(|waiting| now.since(waiting.heard) < WAITER_LEASE).count();
+        entry.held.as_ref().map(|held| info(held, now).with_waiters(waiters.try_into().unwrap_or(u64::MAX)))
     }
 
     pub(super) fn list(&mut self, prefix: &str, now: Moment) -> Vec<(LockName, HolderInfo)> {

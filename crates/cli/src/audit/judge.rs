@@ -1,0 +1,88 @@
+//! What must not be in the logs of a lock.
+
+use super::read::{Hold, Logs, Stale, Time};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// What is wrong.
+#[derive(Debug)]
+pub(super) enum Finding<'l> {
+    /// Two holds of one name at the same time.
+    Overlap {
+        first: &'l Hold,
+        second: &'l Hold,
+        from: Time,
+        until: Time,
+    },
+    Stale(&'l Stale),
+    /// The later hold's token is not larger.
+    TokenOrder {
+        earlier: &'l Hold,
+        later: &'l Hold,
+    },
+}
+
+impl Finding<'_> {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Overlap { second, .. } => &second.name,
+            Self::Stale(stale) => &stale.name,
+            Self::TokenOrder { later, .. } => &later.name,
+        }
+    }
+
+    pub(super) fn at(&self) -> Time {
+        match self {
+            Self::Overlap { from, .. } => *from,
+            Self::Stale(stale) => stale.at,
+            Self::TokenOrder { later, .. } => later.granted,
+        }
+    }
+}
+
+/// Everything that is wrong, by time. Overlaps of at most `skew` are none.
+pub(super) fn judge(logs: &Logs, skew: Duration) -> Vec<Finding<'_>> {
+    let skew = i64::try_from(skew.as_micros()).unwrap_or(i64::MAX);
+    let mut found: Vec<_> = logs.stale.iter().map(Finding::Stale).collect();
+    for holds in logs.by_name().values() {
+        overlaps(holds, skew, &mut found);
+        tokens(holds, skew, &mut found);
+    }
+    found.sort_by(|one, two| (one.at(), one.name()).cmp(&(two.at(), two.name())));
+    found
+}
+
+fn overlaps<'l>(holds: &[&'l Hold], skew: Time, found: &mut Vec<Finding<'l>>) {
+    let mut open: Vec<&Hold> = Vec::new();
+    for second in holds {
+        open.retain(|first| first.end.saturating_sub(second.granted) > skew);
+        for first in &open {
+            let (from, until) = (second.granted, first.end.min(second.end));
+            found.push(Finding::Overlap { first, second, from, until });
+        }
+        open.push(second);
+    }
+}
+
+fn tokens<'l>(holds: &[&'l Hold], skew: Time, found: &mut Vec<Finding<'l>>) {
+    let mut by_end = holds.to_vec();
+    by_end.sort_by_key(|hold| hold.end);
+    let mut ended = by_end.into_iter().peekable();
+    // Of the holds that had ended, the one with the largest token.
+    let mut newest: Option<&Hold> = None;
+    let mut seen: HashMap<u64, &Hold> = HashMap::new();
+    for later in holds {
+        while let Some(hold) = ended.next_if(|hold| hold.end.saturating_add(skew) <= later.granted) {
+            let is_newer = newest.is_none_or(|newest| newest.token < hold.token);
+            // A hold that ended as it began may be this one itself.
+            if is_newer && hold.claim != later.claim {
+                newest = Some(hold);
+            }
+        }
+        let repeated = seen.insert(later.token, later);
+        let before = newest.filter(|newest| newest.token >= later.token && newest.claim != later.claim);
+        if let Some(earlier) = before.or(repeated) {
+            found.push(Finding::TokenOrder { earlier, later });
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! From lines to holds.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Microseconds since 1970 by the clock of the host that wrote it.
+pub(super) type Time = i64;
+
+/// All that several logs say.
+#[derive(Debug, Default)]
+pub(super) struct Logs {
+    pub(super) files: Vec<String>,
+    pub(super) lines: usize,
+    /// Lines that are no events of ours.
+    pub(super) skipped: usize,
+    /// In the order of their grants.
+    pub(super) holds: Vec<Hold>,
+    pub(super) stale: Vec<Stale>,
+    /// By engine, name and claim.
+    index: BTreeMap<(String, String, String), usize>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Hold {
+    pub(super) engine: String,
+    pub(super) name: String,
+    pub(super) claim: String,
+    pub(super) token: u64,
+    pub(super) holder: String,
+    pub(super) note: Option<String>,
+    /// The file that told of it.
+    pub(super) file: usize,
+    pub(super) ttl_ms: Option<u64>,
+    pub(super) waited_us: u64,
+    pub(super) granted: Time,
+    /// Until when it was surely believed to be held.
+    pub(super) end: Time,
+    pub(super) ended: Ended,
+    pub(super) held_us: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// The logs end, or its process did.
+    Unknown,
+    Released,
+    Lost(String),
+}
+
+/// A release of what had been lost.
+#[derive(Clone, Debug)]
+pub(super) struct Stale {
+    pub(super) engine: String,
+    pub(super) name: String,
+    pub(super) claim: String,
+    pub(super) token: u64,
+    pub(super) holder: String,
+    pub(super) at: Time,
+}
+
+/// One event of ours in one line.
+struct Event<'v> {
+    top: &'v Value,
+    fields: &'v Value,
+    at: Time,
+}
+
+impl<'v> Event<'v> {
+    fn of(line: &'v Value) -> Option<Self> {
+        let top = line;
+        // With flattened events the fields stand beside the time stamp.
+        let fields = top.get("fields").unwrap_or(top);
+        (top.get("target")?.as_str()? == "fencelock").then_some(())?;
+        let at = time(top.get("timestamp")?.as_str()?)?;
+        Some(Self { top, fields, at })
+    }
+
+    fn get(&self, name: &str) -> Option<&'v Value> {
+        self.fields.get(name).or_else(|| self.top.get(name))
+    }
+
+    fn text(&self, name: &str) -> Option<&'v str> {
+        self.get(name)?.as_str()
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.get(name)?.as_u64()
+    }
+
+    fn before(&self, name: &str) -> Time {
+        self.at.saturating_sub(i64::try_from(self.number(name).unwrap_or_default()).unwrap_or(i64::MAX))
+    }
+}
+
+/// A time stamp of RFC 3339, with any offset.
+pub(super) fn time(text: &str) -> Option<Time> {
+    let is_utc = text.ends_with(['Z', 'z']);
+    let at = if is_utc { text.len().checked_sub(1)? } else { text.len().checked_sub(6)? };
+    let (local, offset) = (text.get(..at)?, text.get(at..)?);
+    let local = humantime::parse_rfc3339_weak(local).ok()?;
+    let since = local.duration_since(UNIX_EPOCH).ok()?;
+    let micros = i64::try_from(since.as_micros()).ok()?;
+    if is_utc {
+        return Some(micros);
+    }
+    let minutes = offset.get(1..3)?.parse::<i64>().ok()? * 60 + offset.get(4..6)?.parse::<i64>().ok()?;
+    match offset.get(..1)? {
+        "+" => micros.checked_sub(minutes * 60_000_000),
+        "-" => micros.checked_add(minutes * 60_000_000),
+        _ => None,
+    }
+}
+
+/// The time as people write it.
+pub(super) fn shown(time: Time) -> String {
+    let since = std::time::Duration::from_micros(u64::try_from(time).unwrap_or_default());
+    SystemTime::UNIX_EPOCH
+        .checked_add(since)
+        .map_or_else(|| time.to_string(), |time| humantime::format_rfc3339_micros(time).to_string())
+}
+
+impl Logs {
+    pub(super) fn read(&mut self, file: &Path) -> io::Result<()> {
+        let name = file.display().to_string();
+        if name == "-" {
+            return self.read_from(&name, io::stdin().lock());
+        }
+        self.read_from(&name, BufReader::new(File::open(file)?))
+    }
+
+    pub(super) fn read_from(&mut self, file: &str, mut log: impl BufRead) -> io::Result<()> {
+        self.files.push(file.to_owned());
+        let mut line = Vec::new();
+        while log.read_until(b'\n', &mut line)? > 0 {
+            self.lines += 1;
+            // Anything may stand between our lines, such as what a command said on the same terminal.
+            let value = serde_json::from_slice::<Value>(&line).ok();
+            if value.as_ref().and_then(Event::of).and_then(|event| self.take(&event)).is_none() {
+                self.skipped += 1;
+            }
+            line.clear();
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: &Event<'_>) -> Option<()> {
+        let kind = event.text("event")?;
+        let key = (event.text("engine")?.to_owned(), event.text("name")?.to_owned(), event.text("claim")?.to_owned());
+        if kind == "granted" {
+            let (engine, name, claim) = key.clone();
+            let hold = Hold {
+                engine,
+                name,
+                claim,
+                token: event.number("token")?,
+                holder: event.text("holder").unwrap_or_default().to_owned(),
+                note: event.text("note").map(str::to_owned),
+                file: self.files.len().saturating_sub(1),
+                ttl_ms: event.number("ttl_ms"),
+                waited_us: event.number("waited_us").unwrap_or_default(),
+                granted: event.at,
+                end: event.at,
+                ended: Ended::Unknown,
+                held_us: None,
+            };
+            // The same log given twice is one hold.
+            self.index.entry(key).or_insert_with(|| {
+                self.holds.push(hold);
+                self.holds.len().saturating_sub(1)
+            });
+            return Some(());
+        }
+        let Some(hold) = self.index.get(&key).and_then(|at| self.holds.get_mut(*at)) else {
+            return matches!(kind, "acquire" | "contended" | "abandoned" | "contended_here").then_some(());
+        };
+        match kind {
+            "renewed" | "jeopardy" | "long_hold" if hold.ended == Ended::Unknown => {
+                // It believed so when it said this, not later.
+                if kind != "long_hold" {
+                    hold.end = hold.end.max(event.at);
+                }
+            }
+            "released" | "lost" => {
+                let (back, ended) = match kind {
+                    "lost" => ("overdue_us", Ended::Lost(event.text("reason").unwrap_or("unknown").to_owned())),
+                    _ => ("took_us", Ended::Released),
+                };
+                if hold.ended == Ended::Unknown {
+                    (hold.end, hold.ended) = (event.before(back).max(hold.granted), ended);
+                    hold.held_us = event.number("held_us");
+                } else if let (Ended::Lost(_), Ended::Released) = (&hold.ended, &ended) {
+                    let stale = stale(hold, event.at);
+                    self.stale.push(stale);
+                }
+            }
+            "stale_release" => {
+                let stale = stale(hold, event.at);
+                self.stale.push(stale);
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// All holds by engine and name, each name's in the order of their grants.
+    pub(super) fn by_name(&self) -> BTreeMap<(&str, &str), Vec<&Hold>> {
+        let mut names: BTreeMap<_, Vec<&Hold>> = BTreeMap::new();
+        for hold in &self.holds {
+            names.entry((&*hold.engine, &*hold.name)).or_default().push(hold);
+        }
+        names.values_mut().for_each(|holds| holds.sort_by_key(|hold| (hold.granted, hold.token)));
+        names
+    }
+
+    pub(super) fn file(&self, at: usize) -> &str {
+        self.files.get(at).map_or("", |file| file)
+    }
+}
+
+fn stale(hold: &Hold, at: Time) -> Stale {
+    Stale {
+        engine: hold.engine.clone(),
+        name: hold.name.clone(),
+        claim: hold.claim.clone(),
+        token: hold.token,
+        holder: hold.holder.clone(),
+        at,
+    }
+}

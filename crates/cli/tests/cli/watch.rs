@@ -1,0 +1,155 @@
+//! `fencelock watch` in a real terminal, read by a terminal's own rules.
+
+use crate::support::{BINARY, LIMIT, Place, output};
+use fencelock::LockGuard;
+use pty_process::blocking::{Command, Pty, open};
+use std::io::{Read, Write};
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+struct Terminal {
+    keyboard: Pty,
+    drawn: Arc<Mutex<vt100::Parser>>,
+    child: Child,
+}
+
+impl Terminal {
+    fn start(place: &Place, columns: u16, lines: u16, args: &[&str]) -> Self {
+        let (pty, pts) = open().unwrap();
+        pty.resize(pty_process::Size::new(lines, columns)).unwrap();
+        let mut command = Command::new(BINARY);
+        for (name, value) in place.variables() {
+            command = command.env(name, value);
+        }
+        let child = command.args(["watch"]).args(args).current_dir(place.path("")).spawn(pts).unwrap();
+        let drawn = Arc::new(Mutex::new(vt100::Parser::new(lines, columns, 0)));
+        let shown = Arc::clone(&drawn);
+        let mut display: std::fs::File = std::os::fd::AsFd::as_fd(&pty).try_clone_to_owned().unwrap().into();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(n @ 1..) = display.read(&mut buffer) {
+                shown.lock().unwrap().process(&buffer[..n]);
+            }
+        });
+        Self { keyboard: pty, drawn, child }
+    }
+
+    fn text(&self) -> String {
+        self.drawn.lock().unwrap().screen().contents()
+    }
+
+    fn expect(&self, text: &str) -> Vec<String> {
+        let begin = Instant::now();
+        while !self.text().contains(text) {
+            assert!(begin.elapsed() < LIMIT, "no `{text}` in:\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.text().lines().map(str::to_owned).collect()
+    }
+
+    fn keys(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Quits, and the terminal is as it was.
+    fn quit(mut self) {
+        self.keys("q");
+        let begin = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(begin.elapsed() < LIMIT, "it does not quit:\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        assert_eq!(status.code(), Some(0));
+        let begin = Instant::now();
+        while self.drawn.lock().unwrap().screen().alternate_screen() {
+            assert!(begin.elapsed() < LIMIT, "the other screen is left");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(!self.drawn.lock().unwrap().screen().hide_cursor());
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const SCRIPTS: [&str; 3] = ["注文/東京", "заказы/1001", "größe/1"];
+
+/// Holds so many locks, a few of them named in other scripts.
+async fn hold(place: &Place, number: usize) -> Vec<LockGuard> {
+    let client = fencelock::builder(place.url()).holder("somebody").connect().await.unwrap();
+    let mut guards = Vec::new();
+    for at in 0..number {
+        let name = SCRIPTS.get(at).map_or_else(|| format!("orders/{at:03}"), |name| (*name).to_owned());
+        guards.push(client.named(&name).ttl(Duration::from_secs(120)).note("req-7").acquire().await.unwrap());
+    }
+    guards
+}
+
+#[test]
+fn it_fits_in_small_and_large_terminals_with_none_few_and_many_locks() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for number in [0, 3, 500] {
+        let place = Place::new();
+        let guards = runtime.block_on(hold(&place, number));
+        for (columns, lines) in [(80, 24), (200, 50)] {
+            let mut terminal = Terminal::start(&place, columns, lines, &[]);
+            let drawn = terminal.expect(&format!("{number} held"));
+            assert!(drawn[1].contains("NAME") && drawn[1].contains("HELD"), "{drawn:?}");
+            assert!(terminal.text().contains("q quits"), "{drawn:?}");
+            match number {
+                0 => assert_eq!(drawn[2], "nothing is held"),
+                3 => {
+                    let at = |name: &str| {
+                        drawn.iter().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{drawn:?}"))
+                    };
+                    for name in SCRIPTS {
+                        assert!(at(name).contains("somebody") && at(name).contains("req-7"), "{drawn:?}");
+                    }
+                    assert_eq!(columns == 200, drawn[1].contains("TOKEN"));
+                }
+                _ => {
+                    let room = usize::from(lines) - 3;
+                    assert!(drawn[usize::from(lines) - 1].starts_with(&format!("1-{room} of 500")), "{drawn:?}");
+                    terminal.keys(" ");
+                    terminal.expect(&format!("{}-{} of 500", room + 1, 2 * room));
+                }
+            }
+            terminal.quit();
+        }
+        drop(guards);
+    }
+}
+
+#[test]
+fn it_follows_what_happens_and_the_terminals_size() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let place = Place::new();
+    let terminal = Terminal::start(&place, 80, 24, &["--interval", "100ms", "ord"]);
+    terminal.expect("watch ord: 0 held");
+    let guards = runtime.block_on(hold(&place, 5));
+    terminal.expect("watch ord: 2 held");
+    terminal.drawn.lock().unwrap().screen_mut().set_size(10, 40);
+    terminal.keyboard.resize(pty_process::Size::new(10, 40)).unwrap();
+    let begin = Instant::now();
+    while !terminal.text().lines().nth(9).is_some_and(|line| line.starts_with("q quits")) {
+        assert!(begin.elapsed() < LIMIT, "not redrawn:\n{}", terminal.text());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(guards);
+    terminal.quit();
+}
+
+#[test]
+fn without_a_terminal_it_says_what_to_use() {
+    let said = output(Place::new().fencelock(["watch"]));
+    assert_eq!(said.code, Some(64));
+    assert!(said.stderr.contains("list"), "{}", said.stderr);
+}
