@@ -134,17 +134,19 @@ async fn a_dead_endpoint_fails_no_call() {
     }
 }
 
-/// A follower dies, another freezes and goes on, in the middle of the work: no acquire fails.
+/// A follower dies, and each freezes for a while, in the middle of the work of clients that know no other member:
+/// no acquire fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_follower_fails_no_acquire() {
     let mut etcd = Etcd::start_members(3).unwrap();
-    let (one, two) = (client(&etcd).await, client(&etcd).await);
     let leader = etcd.leader().unwrap();
     let followers: Vec<_> = (0..3).filter(|at| *at != leader).collect();
+    let known = || EtcdConfig::new(followers.iter().map(|at| etcd.endpoints().remove(*at)));
+    let (one, two) = (connect(known()).await, connect(known()).await);
     let working = {
         let (one, two) = (one.clone(), two.clone());
         tokio::spawn(async move {
-            let end = Instant::now() + Duration::from_secs(9);
+            let end = Instant::now() + Duration::from_secs(10);
             let (mut failed, mut longest) = (Vec::new(), Duration::ZERO);
             while Instant::now() < end {
                 for (one, name) in [(&one, "a"), (&two, "b")] {
@@ -164,14 +166,16 @@ async fn a_lost_follower_fails_no_acquire() {
     etcd.kill(followers[0]).unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     etcd.restart(followers[0]).unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    // It takes what is sent to it and answers nothing.
-    etcd.server(followers[1]).unwrap().stop();
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    etcd.server(followers[1]).unwrap().cont();
+    for frozen in [followers[1], followers[0]] {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // It takes what is sent to it and answers nothing.
+        etcd.server(frozen).unwrap().stop();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        etcd.server(frozen).unwrap().cont();
+    }
     let (failed, longest) = tokio::time::timeout(LONG, working).await.unwrap().unwrap();
     eprintln!("the longest acquire took {longest:?}; releases whose answer was lost with a member: {failed:?}");
-    assert!(failed.len() <= 2, "{failed:?}");
+    assert!(failed.len() <= 4, "{failed:?}");
     until("nothing is left to make good", LONG, async || one.pending() + two.pending() == 0).await;
     many(&one, 5).await;
 }

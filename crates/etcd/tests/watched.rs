@@ -5,39 +5,62 @@
 mod common;
 
 use common::{LONG, client, connect, plain, queued};
-use fencelock_core::{ErrorKind, LossReason};
-use fencelock_etcd::etcd_client::{Txn, TxnOp};
+use fencelock_core::{ErrorKind, LockClient, LossReason};
+use fencelock_etcd::etcd_client::{CompactionOptions, Txn, TxnOp};
 use fencelock_etcd::{EtcdConfig, OwnedInEtcd};
 use fencelock_lab::{Etcd, Mood, Proxy};
 use std::time::{Duration, Instant};
 
-/// While the holder's stream is down its lock is taken away, and the history compacted at that very revision: the server
-/// has nothing to tell it, and it is told all the same, long before a keepalive is due. So is a waiter.
+/// Cuts the way, takes the lock away and compacts the history at that very revision; then lets them connect again.
+/// Of what they watch the server has nothing to tell them, and does not say so.
+async fn hidden_loss(etcd: &Etcd, way: &Proxy, operator: &LockClient) {
+    // A watch of an own place has begun by now.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    way.set(Mood::Refuse);
+    let before = common::revision(etcd).await;
+    assert!(operator.force_release("a").await.unwrap());
+    assert_eq!(common::revision(etcd).await, before + 1);
+    let physically = CompactionOptions::new().with_physical();
+    plain(etcd).await.compact(before + 1, Some(physically)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    way.set(Mood::Honest);
+}
+
+async fn behind_a_way(etcd: &Etcd) -> (Proxy, LockClient) {
+    let way = Proxy::before(etcd.endpoint(0).unwrap()).unwrap();
+    let client = connect(EtcdConfig::new([format!("127.0.0.1:{}", way.port())])).await;
+    (way, client)
+}
+
+/// The holder is told long before a keepalive is due.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compaction_at_the_revision_of_the_loss_hides_nothing() {
     let etcd = Etcd::start().unwrap();
-    let ttl = Duration::from_secs(60);
-    let way = Proxy::before(etcd.endpoint(0).unwrap()).unwrap();
-    let behind = EtcdConfig::new([format!("127.0.0.1:{}", way.port())]);
-    let (holder, waiter) = (connect(behind.clone()).await, connect(behind).await);
     let operator = client(&etcd).await;
-    let guard = holder.named("a").ttl(ttl).acquire().await.unwrap();
-    let lock = waiter.named("a").ttl(ttl);
-    let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
-    queued(&etcd, "a", 2).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    way.set(Mood::Refuse);
-    assert!(operator.force_release("a").await.unwrap());
-    let lost_at = common::revision(&etcd).await;
-    plain(&etcd).await.compact(lost_at, None).await.unwrap();
+    let (way, holder) = behind_a_way(&etcd).await;
+    let guard = holder.named("a").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    hidden_loss(&etcd, &way, &operator).await;
     assert!(guard.is_held(), "it cannot know yet");
-    way.set(Mood::Honest);
     let opened = Instant::now();
     let reason = tokio::time::timeout(Duration::from_secs(15), guard.lost()).await.unwrap();
     eprintln!("told {reason:?} {:?} after the way was open again", opened.elapsed());
     assert_eq!(reason, LossReason::Revoked);
+}
+
+/// The waiter is granted long before it would look by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compaction_at_the_revision_of_a_release_is_no_lost_wake_up() {
+    let etcd = Etcd::start().unwrap();
+    let operator = client(&etcd).await;
+    let _guard = operator.named("a").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    let (way, waiter) = behind_a_way(&etcd).await;
+    let lock = waiter.named("a").ttl(Duration::from_secs(60));
+    let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    queued(&etcd, "a", 2).await;
+    hidden_loss(&etcd, &way, &operator).await;
+    let opened = Instant::now();
     let next = tokio::time::timeout(Duration::from_secs(15), waiting).await.unwrap().unwrap();
-    eprintln!("and the waiter was granted after {:?}", opened.elapsed());
+    eprintln!("the waiter was granted {:?} after the way was open again", opened.elapsed());
     next.release().await.unwrap();
 }
 
@@ -71,6 +94,7 @@ async fn a_lock_taken_away_stays_closed_for_its_lock_delay() {
     assert!(!store.txn(write).await.unwrap().succeeded(), "the late writer");
     assert_eq!(tokio::time::timeout(LONG, guard.lost()).await.unwrap(), LossReason::Revoked);
     let told = taken.elapsed();
+    assert!(told < Duration::from_secs(5), "{told:?}: by its watch, before a keepalive is due");
     assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
     assert!(other.inspect("a").await.unwrap().is_none());
     assert!(other.list("").await.unwrap().is_empty());
@@ -97,4 +121,23 @@ async fn a_hold_without_a_lock_delay_is_freed_at_once() {
     assert_eq!(guard.lost().await, LossReason::Revoked);
     assert!(next.token() > guard.token());
     next.release().await.unwrap();
+}
+
+/// Taken away before its watch has begun, so that the holder releases in good faith: what is closed stays closed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_does_not_open_what_was_closed() {
+    let etcd = Etcd::start().unwrap();
+    let (holder, other) = (client(&etcd).await, client(&etcd).await);
+    let mut in_good_faith = 0;
+    for round in 0..5 {
+        let name = format!("lock-{round}");
+        let lock = holder.named(&name).ttl(Duration::from_secs(30)).lock_delay(Duration::from_secs(20));
+        let guard = lock.acquire().await.unwrap();
+        assert!(other.force_release(&name).await.unwrap());
+        in_good_faith += usize::from(guard.is_held());
+        assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+        assert!(other.try_acquire(&name).await.unwrap().is_none(), "closed for 20 s");
+        assert_eq!(common::keys(&etcd, &format!("fencelock/l/{name}/")).await.len(), 1);
+    }
+    assert!(in_good_faith > 0);
 }
