@@ -8,6 +8,7 @@ mod builder;
 mod config;
 mod deployments;
 mod engines;
+pub mod guides;
 mod merge;
 mod registry;
 

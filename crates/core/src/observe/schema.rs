@@ -41,6 +41,30 @@
 //! So a hold may be believed from the time stamp of its `granted` until that of
 //! its `released` less `took_us`, or that of its `lost` less `overdue_us`.
 //!
+//! # Measures
+//! With the feature `metrics` the same is counted through the crate
+//! [`metrics`](https://docs.rs/metrics), for whichever recorder the program has
+//! set (the example `metrics` sets one for Prometheus). Without the feature
+//! nothing is counted and it costs nothing. Names of locks are no labels, since
+//! there may be millions of them.
+//!
+//! | measure | kind | labels | counts |
+//! |---|---|---|---|
+//! | `fencelock_acquires_total` | counter | `engine`, `outcome` | calls that ended: `granted`, `contended` (a single try), `timeout`, `unavailable`, `failed`, `cancelled` |
+//! | `fencelock_contended_total` | counter | `engine` | events `contended` |
+//! | `fencelock_renewals_total` | counter | `engine` | renewals that were acknowledged |
+//! | `fencelock_jeopardies_total` | counter | `engine` | events `jeopardy` |
+//! | `fencelock_releases_total` | counter | `engine` | holds that ended by release, answered or not |
+//! | `fencelock_losses_total` | counter | `engine`, `reason` | holds that ended by loss |
+//! | `fencelock_stale_releases_total` | counter | `engine` | releases of what had been lost |
+//! | `fencelock_abandoned_total` | counter | `engine`, `outcome` | claims that were undone, or left to run out |
+//! | `fencelock_held` | gauge | `engine` | locks held by this process |
+//! | `fencelock_waiting` | gauge | `engine` | calls under way |
+//! | `fencelock_wait_seconds` | histogram | `engine` | from the call to the grant |
+//! | `fencelock_hold_seconds` | histogram | `engine` | from the grant to the hold's end |
+//!
+//! So `acquires{outcome="granted"} = releases + losses + held`, once nothing is under way.
+//!
 //! # Spans and traces
 //! A call to acquire runs in a span `acquire` (`acquire_all` for several names),
 //! a child of the caller's current span. What happens to the hold afterwards, in
