@@ -34,24 +34,41 @@ fn cpu() -> Duration {
     Duration::new(u64::try_from(t.tv_sec).unwrap(), u32::try_from(t.tv_nsec).unwrap())
 }
 
+/// The memory that the process has in use.
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * u64::try_from(rustix::param::page_size()).unwrap()
+}
+
 async fn held_locks(redis: &Redis) {
     let client = client(&url(redis)).await;
     let ttl = Duration::from_secs(30);
-    let mut guards = Vec::new();
+    let mut guards = Vec::with_capacity(usize::try_from(HOLDS).unwrap());
+    let before = resident();
     for at in 0..HOLDS {
         guards.push(client.named(&format!("held/{at}")).ttl(ttl).acquire().await.unwrap());
     }
+    let bytes = (resident() - before) / HOLDS;
+    println!("{HOLDS} held locks: {bytes} bytes each in the client, as the system counts them (budget 2048)");
     // The first interval, in which they fall into step, is measured too.
+    let (mut commands_at_last, mut share_at_last) = (0, 0.0);
     for what in ["first", "next", "next"] {
         let scripts = |redis: &Redis| sent(redis).get("evalsha").copied().unwrap_or(0);
         let (commands, used, started) = (scripts(redis), cpu(), Instant::now());
         tokio::time::sleep(ttl / 3).await;
         let (commands, used) = (scripts(redis) - commands, cpu() - used);
+        let share = used.as_secs_f64() / started.elapsed().as_secs_f64() * 100.0;
         println!(
-            "{HOLDS} held locks, ttl 30 s, {what} interval: {commands} commands, {:.2} % of one core",
-            used.as_secs_f64() / started.elapsed().as_secs_f64() * 100.0
+            "{HOLDS} held locks, ttl 30 s, {what} interval: {commands} commands (budget {}), {share:.2} % of one core \
+             (budget 2)",
+            HOLDS.div_ceil(256)
         );
+        (commands_at_last, share_at_last) = (commands, share);
     }
+    // An interval of renewals begins anywhere in the one that is measured, so one command more may fall into it.
+    assert!(commands_at_last <= HOLDS.div_ceil(256) + 1, "{commands_at_last} commands");
+    assert!(share_at_last <= 2.0, "{share_at_last:.2} % of one core");
+    assert!(bytes <= 2_048, "{bytes} bytes");
     let held = guards.iter().filter(|guard| guard.is_held()).count();
     println!("{held} of {HOLDS} are held");
     for guard in guards {

@@ -16,6 +16,7 @@ mod probe;
 mod replicas;
 mod router;
 mod script;
+mod slots;
 mod standing;
 mod store;
 #[cfg(feature = "tls")]

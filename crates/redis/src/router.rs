@@ -6,8 +6,9 @@ use crate::link::{Events, Link, failed, lock};
 use crate::open::Opener;
 use crate::replicas::{self, Replicas};
 use crate::script::LuaScript;
+use crate::slots::{SlotMap, Slots, slots};
 use redis::{Cmd, Value};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -41,34 +42,6 @@ pub(crate) struct Router {
 
 /// An answer, and how many replicas acknowledged what was written for it.
 pub(crate) type Acknowledged = (Value, Result<u32, Failure>);
-
-/// The last slot of each range, and its master.
-#[derive(Default)]
-struct SlotMap {
-    ranges: BTreeMap<u16, (u16, Address)>,
-}
-
-impl SlotMap {
-    fn find(&self, slot: u16) -> Option<Address> {
-        let (_, (first, address)) = self.ranges.range(slot..).next()?;
-        (*first <= slot).then(|| address.clone())
-    }
-
-    /// Cuts the one slot out of its range.
-    fn moved(&mut self, slot: u16, to: Address) {
-        let range = self.ranges.range(slot..).next().map(|(last, (first, address))| (*first, *last, address.clone()));
-        if let Some((first, last, address)) = range.filter(|(first, ..)| *first <= slot) {
-            self.ranges.remove(&last);
-            if first < slot {
-                self.ranges.insert(slot - 1, (first, address.clone()));
-            }
-            if slot < last {
-                self.ranges.insert(last, (slot + 1, address));
-            }
-        }
-        self.ranges.insert(slot, (slot, to));
-    }
-}
 
 impl Router {
     pub(crate) fn new(config: &Arc<RedisConfig>, events: Events) -> Arc<Self> {
@@ -135,10 +108,8 @@ impl Router {
             return Ok(vec![master.clone()]);
         }
         self.ask_for_slots(deadline).await?;
-        let mut addresses: Vec<_> = lock(&self.map).ranges.values().map(|(_, address)| address.clone()).collect();
-        addresses.sort();
-        addresses.dedup();
-        Ok(addresses.iter().map(|address| self.link_to(address)).collect())
+        let masters = lock(&self.map).masters();
+        Ok(masters.iter().map(|address| self.link_to(address)).collect())
     }
 
     async fn ask_for_slots(&self, deadline: Instant) -> Result<(), Failure> {
@@ -150,7 +121,7 @@ impl Router {
             return Ok(());
         }
         let (map, nodes) = self.ask_nodes(deadline).await?;
-        let masters: BTreeSet<_> = map.ranges.values().map(|(_, address)| address.clone()).collect();
+        let masters = map.masters();
         *lock(&self.map) = map;
         lock(&self.links).retain(|address, _| masters.contains(address));
         let seeds = match &self.config.deployment {
@@ -185,7 +156,7 @@ impl Router {
         let mut failure = Failure::not_reached("no node of the Cluster answered");
         while let Ok(Some(answer)) = timeout_at(deadline, asked.join_next()).await {
             match answer {
-                Ok(Ok((map, _))) if map.ranges.is_empty() => failure = Failure::of_answer("CLUSTERDOWN", ""),
+                Ok(Ok((map, _))) if map.is_empty() => failure = Failure::of_answer("CLUSTERDOWN", ""),
                 Ok(Ok(found)) => return Ok(found),
                 // What a node refuses says more than that another is not there.
                 Ok(Err(failed)) if !failure.is_refusal() => failure = failed,
@@ -338,76 +309,11 @@ impl Router {
     }
 }
 
-/// Which master has which slots, and every node that was named.
-type Slots = (SlotMap, Vec<Address>);
-
-/// The answer to `CLUSTER SLOTS`: first, last, master, replicas of each range.
-fn slots(answer: &Value, asked: &Address) -> Result<Slots, Failure> {
-    let (mut map, mut nodes) = (SlotMap::default(), Vec::new());
-    for range in array(answer)? {
-        let [first, last, master, replicas @ ..] = array(range)? else { return Err(Failure::odd_answer()) };
-        let master = address(master, asked)?;
-        map.ranges.insert(number(last)?, (number(first)?, master.clone()));
-        nodes.push(master);
-        for replica in replicas {
-            nodes.push(address(replica, asked)?);
-        }
-    }
-    Ok((map, nodes))
-}
-
-fn address(node: &Value, asked: &Address) -> Result<Address, Failure> {
-    let [host, port, ..] = array(node)? else { return Err(Failure::odd_answer()) };
-    let host = match host {
-        Value::BulkString(host) if !host.is_empty() && host != b"?" => String::from_utf8_lossy(host).into_owned(),
-        _ => asked.0.clone(),
-    };
-    Ok((host, number(port)?))
-}
-
-fn array(value: &Value) -> Result<&[Value], Failure> {
-    match value {
-        Value::Array(values) => Ok(values),
-        _ => Err(Failure::odd_answer()),
-    }
-}
-
-fn number(value: &Value) -> Result<u16, Failure> {
-    match value {
-        Value::Int(number) => u16::try_from(*number).map_err(|_| Failure::odd_answer()),
-        _ => Err(Failure::odd_answer()),
-    }
-}
-
 impl fmt::Debug for Router {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.master {
             Some(link) => link.fmt(f),
             None => f.debug_set().entries(lock(&self.links).values()).finish(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(port: u16) -> Address {
-        ("h".to_owned(), port)
-    }
-
-    #[test]
-    fn a_moved_slot_is_cut_out_of_its_range() {
-        let mut map = SlotMap::default();
-        map.ranges.insert(99, (0, at(1)));
-        map.ranges.insert(199, (150, at(2)));
-        assert_eq!(map.find(0), Some(at(1)));
-        assert_eq!((map.find(120), map.find(200)), (None, None));
-        for slot in [0, 50, 99, 120] {
-            map.moved(slot, at(3));
-        }
-        let found: Vec<_> = [0, 1, 49, 50, 51, 98, 99, 120, 121, 150, 199].map(|slot| map.find(slot)).into();
-        let expected = [Some(3), Some(1), Some(1), Some(3), Some(1), Some(1), Some(3), Some(3), None, Some(2), Some(2)];
-        assert_eq!(found, expected.map(|port| port.map(at)));
     }
 }

@@ -168,7 +168,7 @@ async fn users_passwords_and_what_the_acl_must_allow() {
     // What the README says is enough.
     let enough = "on >s3cret ~fencelock:* &fencelock:* -@all +eval +evalsha +hello +select +role +setnx +get +set \
                   +exists +hmget +hget +hset +pttl +pexpire +time +del +publish +subscribe +unsubscribe +scan +info \
-                  +config|get +ping";
+                  +config|get +pubsub|numsub +ping";
     let words: Vec<_> = ["ACL", "SETUSER", "app"].into_iter().chain(enough.split_whitespace()).collect();
     assert_eq!(acl(&words), "+OK\r\n");
     acl(&["ACL", "SETUSER", "poor", "on", ">p", "~other:*", "+@all"]);
