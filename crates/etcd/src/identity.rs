@@ -9,28 +9,28 @@ use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock};
 
-#[derive(Default)]
 pub(crate) struct Identity {
+    /// The key where each store has a mark that no other has.
+    pub(crate) key: String,
+    mark: OnceLock<String>,
     cluster: OnceLock<u64>,
-    mark: OnceLock<Mark>,
     /// What is wrong with an endpoint, by its place in the configuration.
     strangers: Mutex<BTreeMap<usize, String>>,
 }
 
-/// A key that each store has, with a value that no other store has.
-pub(crate) struct Mark {
-    pub(crate) key: String,
-    pub(crate) value: String,
-}
-
 impl Identity {
-    /// From now on this store and no other is ours.
-    pub(crate) fn set_mark(&self, key: String, value: String) {
-        let _ = self.mark.set(Mark { key, value });
+    pub(crate) fn of_key(key: String) -> Self {
+        Self { key, mark: OnceLock::new(), cluster: OnceLock::new(), strangers: Mutex::default() }
     }
 
-    pub(crate) fn mark(&self) -> Option<&Mark> {
-        self.mark.get()
+    /// From now on the store with this mark and no other is ours.
+    pub(crate) fn set_mark(&self, mark: String) {
+        let _ = self.mark.set(mark);
+    }
+
+    /// Whether it is known which store is ours.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.mark.get().is_some()
     }
 
     /// Compares the cluster that answered with the one that answered first.
@@ -45,15 +45,16 @@ impl Identity {
 
     /// Compares the mark of the store behind an endpoint with ours.
     pub(crate) fn check_mark(&self, member: usize, endpoint: &str, found: Option<&[u8]>) -> Result<(), Failure> {
-        match self.mark() {
-            Some(ours) if found != Some(ours.value.as_bytes()) => {
-                let what = format!("`{endpoint}` leads to another store: its `{}` is not ours", ours.key);
+        match self.mark.get() {
+            Some(ours) if found != Some(ours.as_bytes()) => {
+                let what = format!("`{endpoint}` leads to another store: its `{}` is not ours", self.key);
                 Err(self.is_strange(member, what))
             }
-            _ => {
+            Some(_) => {
                 lock(&self.strangers).remove(&member);
                 Ok(())
             }
+            None => Ok(()),
         }
     }
 
@@ -76,7 +77,7 @@ mod tests {
 
     #[test]
     fn the_first_cluster_is_ours_and_no_other() {
-        let identity = Identity::default();
+        let identity = Identity::of_key("p/meta".into());
         assert_eq!(identity.check_cluster(0, "a", Some(7)), Ok(()));
         assert_eq!(identity.check_cluster(1, "b", Some(7)), Ok(()));
         assert_eq!(identity.check_cluster(1, "b", None), Ok(()));
@@ -87,8 +88,8 @@ mod tests {
 
     #[test]
     fn stores_that_were_set_up_alike_are_told_apart() {
-        let identity = Identity::default();
-        identity.set_mark("p/meta".into(), "1 aa".into());
+        let identity = Identity::of_key("p/meta".into());
+        identity.set_mark("1 aa".into());
         for other in [Some(b"1 bb".as_slice()), None] {
             assert!(identity.check_mark(1, "b", other).is_err());
             assert!(identity.stranger().is_some());

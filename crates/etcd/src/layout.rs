@@ -30,7 +30,7 @@ pub(crate) async fn check(members: &Members, keys: &Keys) -> Result<()> {
     }
     let found = found.unwrap_or_default();
     if found.strip_prefix(LAYOUT).is_some_and(|digits| digits.starts_with(' ')) {
-        members.identity.set_mark(keys.meta(), found);
+        members.identity.set_mark(found);
         return Ok(());
     }
     let message = format!(

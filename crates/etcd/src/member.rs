@@ -47,17 +47,13 @@ impl Member {
             let mut proving = Proving(Some(&self.proved));
             self.look(client.clone(), ours).await?;
             // Without a mark of ours there is more to look at the next time.
-            proving.0 = proving.0.filter(|_| ours.mark().is_none());
+            proving.0 = proving.0.filter(|_| !ours.is_marked());
         }
         Ok(client)
     }
 
     async fn look(&self, mut client: Client, ours: &Identity) -> Result<(), Failure> {
-        let Some(mark) = ours.mark() else {
-            let status = client.status().await.map_err(|e| unsent(Failure::of(&e)))?;
-            return ours.check_cluster(self.at, &self.endpoint, status.cluster());
-        };
-        let got = client.get(mark.key.as_str(), None).await.map_err(|e| unsent(Failure::of(&e)))?;
+        let got = client.get(ours.key.as_str(), None).await.map_err(|e| unsent(Failure::of(&e)))?;
         ours.check_cluster(self.at, &self.endpoint, got.cluster())?;
         ours.check_mark(self.at, &self.endpoint, got.kvs().first().map(etcd_client::KeyValue::value))
     }

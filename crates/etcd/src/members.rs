@@ -8,8 +8,10 @@ use crate::EtcdConfig;
 use crate::answer::Answer;
 use crate::failure::{Failure, Refusal};
 use crate::identity::Identity;
+use crate::keys::Keys;
 use crate::member::Member;
-use etcd_client::{Client, ConnectOptions};
+use crate::version::Version;
+use etcd_client::{Client, ConnectOptions, GetOptions};
 use fencelock_core::{Claim, Result};
 use std::fmt;
 use std::future::Future;
@@ -34,7 +36,8 @@ impl Members {
         let endpoints = config.endpoints().iter().cloned().enumerate();
         let list: Vec<_> = endpoints.map(|(at, endpoint)| Member::new(at, endpoint)).collect();
         let (current, _) = watch::channel(fastrand::usize(..list.len().max(1)));
-        Ok(Self { list, current, limit: config.request_timeout, options, identity: Identity::default() })
+        let identity = Identity::of_key(Keys::under(config.prefix()).meta());
+        Ok(Self { list, current, limit: config.request_timeout, options, identity })
     }
 
     pub(crate) fn endpoints(&self) -> impl ExactSizeIterator<Item = &str> {
@@ -69,14 +72,22 @@ impl Members {
         self.list.get(at).ok_or_else(|| Failure::NotSent("no such member".to_owned()))
     }
 
-    /// Asks whatever is behind an endpoint what it is.
-    pub(crate) async fn status(&self, at: usize) -> std::result::Result<etcd_client::StatusResponse, Failure> {
+    /// Asks whatever is behind an endpoint what it is: a member's id, and its version if we may know it.
+    pub(crate) async fn identify(&self, at: usize) -> std::result::Result<(u64, Option<Version>), Failure> {
         let asked = async {
             let member = self.member(at)?;
             let mut client = member.connection(&self.options).await?;
-            let status = client.status().await.map_err(|e| Failure::of(&e))?;
-            self.identity.check_cluster(at, &member.endpoint, status.cluster())?;
-            Ok(status)
+            // Learners and members that are cut off answer this too, and who may lock may ask it.
+            let any = client.get(self.identity.key.as_str(), Some(GetOptions::new().with_serializable())).await;
+            let any = any.map_err(|e| Failure::of(&e))?;
+            self.identity.check_cluster(at, &member.endpoint, any.cluster())?;
+            let id = any.header().map_or(0, etcd_client::ResponseHeader::member_id);
+            match client.status().await.map_err(|e| Failure::of(&e)) {
+                Ok(status) => Ok((id, Some(Version::parse(status.version())))),
+                // Newer versions ask for more than the permission to lock.
+                Err(Failure::Refused(Refusal::Denied(_))) => Ok((id, None)),
+                Err(failure) => Err(failure),
+            }
         };
         timeout(self.limit, asked).await.unwrap_or_else(|_| Err(Failure::timed_out(self.limit)))
     }

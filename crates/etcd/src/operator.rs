@@ -9,6 +9,7 @@ use etcd_client::{
 };
 use fencelock_core::{FencingToken, HolderInfo, LockName, Result};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 /// How many keys are read at once.
@@ -38,17 +39,22 @@ fn end_of(prefix: &str) -> Vec<u8> {
 }
 
 impl Inner {
-    async fn first_of(&self, name: &LockName) -> Result<Option<KeyValue>, Failure> {
+    /// The oldest place in a lock's queue, and how many there are behind it.
+    async fn first_of(&self, name: &LockName) -> Result<Option<(KeyValue, u64)>, Failure> {
         let get = |mut client: Client| async move {
             let oldest = GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend).with_limit(1);
             client.get(self.keys.queue(name), Some(oldest)).await
         };
-        Ok(self.members.call(None, get).await?.take_kvs().into_iter().next())
+        let mut found = self.members.call(None, get).await?;
+        let behind = u64::try_from(found.count()).unwrap_or_default().saturating_sub(1);
+        Ok(found.take_kvs().into_iter().next().map(|first| (first, behind)))
     }
 
     pub(crate) async fn holder_of(&self, name: &LockName) -> Result<Option<HolderInfo>> {
-        let Some(first) = self.first_of(name).await?.filter(|first| !value::is_closed(first)) else { return Ok(None) };
-        let info = shown(&first);
+        let Some((first, behind)) = self.first_of(name).await?.filter(|(first, _)| !value::is_closed(first)) else {
+            return Ok(None);
+        };
+        let info = shown(&first).with_waiters(behind);
         // Told where it can be: the holder is shown all the same.
         let left = self.left_of(first.lease()).await.ok().flatten();
         Ok(Some(left.map_or(info.clone(), |left| info.with_remaining(Duration::from_secs(left)))))
@@ -57,7 +63,7 @@ impl Inner {
     pub(crate) async fn holders(&self, beginning: &str) -> Result<Vec<(LockName, HolderInfo)>> {
         let prefix = self.keys.names_from(beginning);
         let (mut from, end) = (prefix.clone().into_bytes(), end_of(&prefix));
-        let mut firsts: BTreeMap<LockName, KeyValue> = BTreeMap::new();
+        let mut queues: BTreeMap<LockName, (KeyValue, u64)> = BTreeMap::new();
         loop {
             let get = |mut client: Client| {
                 let (from, end) = (from.clone(), end.clone());
@@ -69,16 +75,25 @@ impl Inner {
                 from = kv.key().to_vec();
                 from.push(0);
                 let Some(name) = self.keys.name_of(kv.key()) else { continue };
-                let first = firsts.get(&name).is_none_or(|first| kv.create_revision() < first.create_revision());
-                if first {
-                    firsts.insert(name, kv);
+                match queues.entry(name) {
+                    Entry::Vacant(queue) => {
+                        queue.insert((kv, 0));
+                    }
+                    Entry::Occupied(mut queue) => {
+                        let (first, behind) = queue.get_mut();
+                        *behind = behind.saturating_add(1);
+                        if kv.create_revision() < first.create_revision() {
+                            *first = kv;
+                        }
+                    }
                 }
             }
             if !more {
                 break;
             }
         }
-        Ok(firsts.into_iter().filter(|(_, kv)| !value::is_closed(kv)).map(|(name, kv)| (name, shown(&kv))).collect())
+        let held = queues.into_iter().filter(|(_, (first, _))| !value::is_closed(first));
+        Ok(held.map(|(name, (first, behind))| (name, shown(&first).with_waiters(behind))).collect())
     }
 
     /// What is left of a lease, in whole seconds; none if it is gone.
@@ -99,7 +114,7 @@ impl Inner {
     /// A hold that asked for a lock delay leaves its place behind, as nobody's, under a lease of its own.
     pub(crate) async fn take_away(&self, name: &LockName) -> Result<bool> {
         for _ in 0..HANDS {
-            let Some(first) = self.first_of(name).await?.filter(|first| !value::is_closed(first)) else {
+            let Some((first, _)) = self.first_of(name).await?.filter(|(first, _)| !value::is_closed(first)) else {
                 return Ok(false);
             };
             let (take, closing) = match self.closing(&first).await? {

@@ -58,14 +58,13 @@ impl Probe {
         let mut asked = JoinSet::new();
         for at in 0..probe.endpoints.len() {
             let members = Arc::clone(members);
-            asked.spawn(async move { (at, members.status(at).await) });
+            asked.spawn(async move { (at, members.identify(at).await) });
         }
         let mut failure = Failure::timed_out(members.limit());
         while let Some(answer) = asked.join_next().await {
             match answer {
-                Ok((at, Ok(status))) => {
-                    let id = status.header().map_or(0, etcd_client::ResponseHeader::member_id);
-                    probe.versions.insert(id, Version::parse(status.version()));
+                Ok((at, Ok((id, version)))) => {
+                    probe.versions.extend(version.map(|version| (id, version)));
                     if let Some(endpoint) = probe.endpoints.get_mut(at) {
                         (endpoint.member, endpoint.answers) = (Some(id), true);
                     }

@@ -48,7 +48,7 @@ impl Probe {
             return rule.refused(reason, "run 3.4.38, 3.5.23, 3.6.5 or later");
         }
         let Some(voters) = self.voters() else {
-            return rule.unknown("this user may not list the members, and one that is not named may be older");
+            return rule.unknown("this user may not ask for the versions of all members");
         };
         // One that did not answer, or is not named here, may be the leader.
         let answered = voters.iter().filter(|voter| self.versions.contains_key(voter)).count();

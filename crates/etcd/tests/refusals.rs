@@ -160,6 +160,7 @@ async fn who_may_not_is_told_so() {
     // Taken away while connected: told, and nothing is retried for ever.
     let one = connect(config(&etcd).with_user("app", Secret::new("word"))).await;
     works(&one, "a").await;
+    eprintln!("such a user is told of {}, level {:?}", one.guarantees().deployment(), one.guarantees().level());
     etcd.ctl("--user root:secret role revoke-permission --prefix=true app fencelock/".split(' ')).unwrap();
     let e = one.acquire("a").await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Denied, "{e}");

@@ -215,7 +215,8 @@ impl Etcd {
         self.until_ready(at)
     }
 
-    /// Kills a member and starts it again with more arguments, the last of a kind counting, from now on.
+    /// Kills a member and starts it again with more arguments, the last of a kind counting, from now on. It has a
+    /// leader then; whether it serves is for the arguments to say.
     ///
     /// # Errors
     /// If it does not come up.
@@ -228,7 +229,15 @@ impl Etcd {
         member.server.kill();
         let server = std::mem::replace(&mut member.server, Server::new("none", "none")?);
         member.server = server.with_arguments(arguments);
-        self.restart(at)
+        member.server.start(|| true)?;
+        let end = Instant::now() + Duration::from_secs(30);
+        while !self.metric(at, "etcd_server_has_leader").is_ok_and(|has| has > 0.0) {
+            if Instant::now() > end {
+                return Err(Failure::new(format!("etcd has no leader after 30 s: {}", self.member(at)?.server.log_tail())));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 
     /// Kills the only member and starts it with nothing: another store, which has the same address and the same ids.
