@@ -172,9 +172,9 @@ impl Probe {
     fn rewrite(&self) -> Rule {
         let rule = Rule::new("redis.rewrite", Level::Leased);
         match self.all(|server| Some(server.no_fsync_on_rewrite.as_deref()? == "no")) {
-            Some(true) => rule.proved("writes are synced while the AOF is rewritten too"),
+            Some(true) => rule.proved("the log is synced while it is rewritten too"),
             Some(false) => {
-                rule.refused("while the AOF is rewritten nothing is synced", "set no-appendfsync-on-rewrite no")
+                rule.refused("the log is not synced while it is being rewritten", "set no-appendfsync-on-rewrite no")
             }
             None => rule.unknown("CONFIG GET no-appendfsync-on-rewrite does not show it").attestable(),
         }
@@ -182,12 +182,12 @@ impl Probe {
 
     fn failover(&self, config: &RedisConfig, seen: bool) -> Rule {
         let rule = Rule::new("redis.failover", Level::Leased);
-        let because = "replication is asynchronous: what is promoted may not have the lock";
+        let because = "replication is asynchronous: a replica that is promoted may not have a lock that was granted";
         let refused = |rule: Rule, what: &str, fix: &'static str| {
             let separator = if what.is_empty() { "" } else { "; " };
             rule.refused(format!("{what}{separator}{because}"), fix)
         };
-        let other = "use one server without replicas, or etcd, ZooKeeper or Redlock";
+        let other = "use one server without fail-over, etcd, ZooKeeper or Redlock";
         if !matches!(config.deployment, Deployment::Standalone(_)) || self.is_cluster() {
             return refused(rule, "", other);
         }
