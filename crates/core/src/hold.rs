@@ -227,7 +227,7 @@ impl Releasing {
 
     fn finish(&mut self, outcome: Ended) {
         self.finished = true;
-        self.hold.validity.end_release(outcome, self.took());
+        self.hold.validity.end_release(outcome, self.began);
         self.hold.retire();
     }
 

@@ -137,7 +137,7 @@ pub(crate) fn take(shared: &Arc<Shared>, mut granted: Granted, wish: &Wish) -> O
     let evidence = granted.grant.as_ref().map(|grant| grant.lease.evidence())?;
     let grant = granted.grant.take_if(|grant| is_fresh(grant, shared))?;
     let claim = &grant.claim;
-    let told = Told { claim, token: grant.token, held: Duration::ZERO };
+    let told = Told::now(claim, grant.token, claim.now());
     shared.context.observer.granted(told, grant.ttl, claim.now().since(wish.started));
     let hold = Hold::new(grant, evidence, &wish.options, shared.context.clone());
     Some(LockGuard::new(hold, Arc::clone(shared)))

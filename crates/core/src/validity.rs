@@ -227,8 +227,7 @@ impl Validity {
             }
             let at_limit = self.0.limit.is_some_and(|limit| limit.as_nanos() <= state);
             let reason = if at_limit { LossReason::MaxHold } else { LossReason::Expired };
-            let overdue = self.now().since(Moment::from_nanos(state));
-            if self.swap(state, code(reason), overdue) {
+            if self.swap(state, code(reason), Moment::from_nanos(state)) {
                 return None;
             }
         }
@@ -331,14 +330,9 @@ impl Validity {
         }
     }
 
-    /// How long the hold was or has been held.
-    pub(crate) fn held_for(&self) -> Duration {
-        self.now().since(self.0.since)
-    }
-
     /// The hold as events tell of it.
     pub(crate) fn told(&self) -> Told<'_> {
-        Told { claim: &self.0.claim, token: self.0.token, held: self.held_for() }
+        Told::now(&self.0.claim, self.0.token, self.0.since)
     }
 
     /// When four fifths of the ttl are over without an extension.
@@ -390,7 +384,7 @@ impl Validity {
     /// The hold is lost; true if it was still held and this ended it.
     pub(crate) fn lose(&self, reason: LossReason) -> bool {
         while let Some(until) = self.deadline() {
-            if self.swap(until.as_nanos(), code(reason), Duration::ZERO) {
+            if self.swap(until.as_nanos(), code(reason), self.now()) {
                 return true;
             }
         }
@@ -406,7 +400,7 @@ impl Validity {
     /// Ends the must-hold time: from here on `is_held` says no.
     pub(crate) fn begin_release(&self) -> Result<(), LossReason> {
         while let Some(until) = self.deadline() {
-            if self.swap(until.as_nanos(), RELEASING, Duration::ZERO) {
+            if self.swap(until.as_nanos(), RELEASING, self.now()) {
                 return Ok(());
             }
         }
@@ -417,25 +411,25 @@ impl Validity {
         }
     }
 
-    /// How the release that had begun `took` ago came out.
-    pub(crate) fn end_release(&self, outcome: Ended, took: Duration) {
+    /// How the release that had begun at `began` came out.
+    pub(crate) fn end_release(&self, outcome: Ended, began: Moment) {
         let end = match outcome {
             Ended::Released => RELEASED,
             Ended::Lost(reason) => code(reason),
         };
-        self.swap(RELEASING, end, took);
+        self.swap(RELEASING, end, began);
     }
 
     fn cas(&self, from: u64, to: u64) -> bool {
         self.0.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// Changes the state; if it is to a loss, that was `overdue` ago.
-    fn swap(&self, from: u64, to: u64, overdue: Duration) -> bool {
+    /// Changes the state; if it is to a loss, that was at `end`.
+    fn swap(&self, from: u64, to: u64, end: Moment) -> bool {
         let swapped = self.cas(from, to);
         if swapped {
             if let Some(Ended::Lost(reason)) = ended(to) {
-                self.0.terms.observer.lost(self.told(), overdue, reason);
+                self.0.terms.observer.lost(self.told(), self.now().since(end), reason);
             }
             self.0.changed.notify_waiters();
         }

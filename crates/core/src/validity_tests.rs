@@ -141,7 +141,7 @@ async fn released_is_final_and_not_lost() {
     v.begin_release().unwrap();
     assert!(!v.is_held() && v.ended().is_none());
     assert!(!v.lose(LossReason::MaxHold));
-    v.end_release(Ended::Released, Duration::ZERO);
+    v.end_release(Ended::Released, v.now());
     assert_eq!(v.until_ended().await, Ended::Released);
     assert!(v.begin_release().is_err());
 }

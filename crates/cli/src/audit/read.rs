@@ -75,7 +75,9 @@ impl<'v> Event<'v> {
         // With flattened events the fields stand beside the time stamp.
         let fields = top.get("fields").unwrap_or(top);
         (top.get("target")?.as_str()? == "fencelock").then_some(())?;
-        let at = time(top.get("timestamp")?.as_str()?)?;
+        let written = time(top.get("timestamp")?.as_str()?)?;
+        // A process may be kept waiting between what it measures and what it writes.
+        let at = fields.get("at_us").and_then(Value::as_i64).unwrap_or(written);
         Some(Self { top, fields, at })
     }
 
@@ -178,11 +180,9 @@ impl Logs {
             return matches!(kind, "acquire" | "contended" | "abandoned" | "contended_here").then_some(());
         };
         match kind {
-            "renewed" | "jeopardy" | "long_hold" if hold.ended == Ended::Unknown => {
-                // It believed so when it said this, not later.
-                if kind != "long_hold" {
-                    hold.end = hold.end.max(event.at);
-                }
+            // It believed so when it said this; of what came later nothing is known.
+            "renewed" | "jeopardy" if hold.ended == Ended::Unknown && event.number("remaining_ms") != Some(0) => {
+                hold.end = hold.end.max(event.at);
             }
             "released" | "lost" => {
                 let (back, ended) = match kind {

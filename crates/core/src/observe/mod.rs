@@ -16,12 +16,12 @@ pub(crate) use measures::Counted;
 use crate::advice::Advice;
 use crate::sync::lock;
 use crate::validity::{micros, millis};
-use crate::{AcquireOptions, Claim, Ended, Error, FencingToken, LossReason, Wait};
+use crate::{AcquireOptions, Claim, Ended, Error, FencingToken, LossReason, Moment, Wait};
 use contention::Contention;
 use history::Histories;
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tracing::Span;
 
 /// One client's events, all emitted here, so that they are one [schema].
@@ -38,6 +38,17 @@ pub(crate) struct Told<'h> {
     pub(crate) token: FencingToken,
     /// Since when, until now.
     pub(crate) held: Duration,
+    /// The time of day, read before all else that is told: whatever is measured
+    /// later, and taken off it, leads to a moment that is rather too early than too late.
+    at_us: u64,
+}
+
+impl<'h> Told<'h> {
+    pub(crate) fn now(claim: &'h Claim, token: FencingToken, since: Moment) -> Self {
+        let of_day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let at_us = u64::try_from(of_day.as_micros()).unwrap_or(u64::MAX);
+        Self { claim, token, held: claim.now().since(since), at_us }
+    }
 }
 
 impl Observer {
@@ -79,7 +90,7 @@ impl Observer {
     pub(crate) fn granted(&self, told: Told<'_>, ttl: Duration, waited: Duration) {
         let (claim, token) = (told.claim, told.token);
         tracing::debug!(target: "fencelock", event = "granted", engine = %self.engine, name = %claim.name(),
-            claim = %claim.id(), token = token.get(), holder = %claim.holder(), note = claim.note().map(|note| &**note),
+            claim = %claim.id(), token = token.get(), at_us = told.at_us, holder = %claim.holder(), note = claim.note().map(|note| &**note),
             ttl_ms = millis(ttl), waited_us = micros(waited), "granted");
         measures::granted(&self.engine, waited);
         lock(&self.histories).granted(claim.name(), ttl);
@@ -93,7 +104,7 @@ impl Observer {
     pub(crate) fn renewed(&self, told: Told<'_>, remaining: Duration) {
         let claim = told.claim;
         tracing::debug!(target: "fencelock", parent: span(claim), event = "renewed", engine = %self.engine,
-            name = %claim.name(), claim = %claim.id(), token = told.token.get(), holder = %claim.holder(),
+            name = %claim.name(), claim = %claim.id(), token = told.token.get(), at_us = told.at_us, holder = %claim.holder(),
             held_us = micros(told.held), remaining_ms = millis(remaining), "renewed");
         measures::renewed(&self.engine);
     }
@@ -101,7 +112,7 @@ impl Observer {
     pub(crate) fn jeopardy(&self, told: Told<'_>, remaining: Duration, why: &dyn fmt::Display) {
         let claim = told.claim;
         tracing::warn!(target: "fencelock", parent: span(claim), event = "jeopardy", engine = %self.engine,
-            name = %claim.name(), claim = %claim.id(), token = told.token.get(), holder = %claim.holder(),
+            name = %claim.name(), claim = %claim.id(), token = told.token.get(), at_us = told.at_us, holder = %claim.holder(),
             held_us = micros(told.held), remaining_ms = millis(remaining), %why, "hold in jeopardy");
         measures::jeopardy(&self.engine);
     }
@@ -110,7 +121,7 @@ impl Observer {
     pub(crate) fn lost(&self, told: Told<'_>, overdue: Duration, reason: LossReason) {
         let (claim, held) = (told.claim, told.held.saturating_sub(overdue));
         tracing::warn!(target: "fencelock", parent: span(claim), event = "lost", engine = %self.engine,
-            name = %claim.name(), claim = %claim.id(), token = told.token.get(), holder = %claim.holder(),
+            name = %claim.name(), claim = %claim.id(), token = told.token.get(), at_us = told.at_us, holder = %claim.holder(),
             held_us = micros(held), overdue_us = micros(overdue), reason = reason.as_str(), why = %reason, "lost");
         measures::ended(&self.engine, held, Ended::Lost(reason));
         lock(&self.histories).ended(claim.name(), held);
@@ -120,7 +131,7 @@ impl Observer {
     pub(crate) fn released(&self, told: Told<'_>, took: Duration) {
         let (claim, held) = (told.claim, told.held.saturating_sub(took));
         tracing::debug!(target: "fencelock", parent: span(claim), event = "released", engine = %self.engine,
-            name = %claim.name(), claim = %claim.id(), token = told.token.get(), holder = %claim.holder(),
+            name = %claim.name(), claim = %claim.id(), token = told.token.get(), at_us = told.at_us, holder = %claim.holder(),
             held_us = micros(held), took_us = micros(took), outcome = "released", "released");
         self.given_back(claim, held);
     }
@@ -129,7 +140,7 @@ impl Observer {
     pub(crate) fn release_unknown(&self, told: Told<'_>, took: Duration) {
         let (claim, held) = (told.claim, told.held.saturating_sub(took));
         tracing::warn!(target: "fencelock", parent: span(claim), event = "released", engine = %self.engine,
-            name = %claim.name(), claim = %claim.id(), token = told.token.get(), holder = %claim.holder(),
+            name = %claim.name(), claim = %claim.id(), token = told.token.get(), at_us = told.at_us, holder = %claim.holder(),
             held_us = micros(held), took_us = micros(took), outcome = "unknown", "released, and not answered");
         self.given_back(claim, held);
     }
@@ -143,7 +154,7 @@ impl Observer {
     pub(crate) fn stale_release(&self, told: Told<'_>, reason: LossReason) {
         let claim = told.claim;
         tracing::warn!(target: "fencelock", parent: span(claim), event = "stale_release", engine = %self.engine,
-            name = %claim.name(), claim = %claim.id(), token = told.token.get(), holder = %claim.holder(),
+            name = %claim.name(), claim = %claim.id(), token = told.token.get(), at_us = told.at_us, holder = %claim.holder(),
             reason = reason.as_str(), "released what had been lost");
         measures::stale_release(&self.engine);
     }
@@ -151,7 +162,7 @@ impl Observer {
     pub(crate) fn long_hold(&self, told: Told<'_>, limit: &'static str) {
         let claim = told.claim;
         tracing::warn!(target: "fencelock", parent: span(claim), event = "long_hold", engine = %self.engine,
-            name = %claim.name(), claim = %claim.id(), token = told.token.get(), holder = %claim.holder(),
+            name = %claim.name(), claim = %claim.id(), token = told.token.get(), at_us = told.at_us, holder = %claim.holder(),
             held_us = micros(told.held), limit,
             "a long hold: over half of max_hold, or over 80 % of a fixed lease, is used");
     }

@@ -12,14 +12,14 @@
 //! |---|---|---|---|
 //! | `acquire` | debug | a call begins to ask | `note`, `ttl_ms`, `wait_ms` (0 for a single try, absent for ever) |
 //! | `contended` | debug | it met another holder, or another one than before | `held_by` |
-//! | `granted` | debug | the lock is the caller's | `token`, `note`, `ttl_ms`, `waited_us` |
-//! | `renewed` | debug | a renewal was acknowledged | `token`, `held_us`, `remaining_ms` |
-//! | `jeopardy` | warn | contact is broken or a renewal was not answered | `token`, `held_us`, `remaining_ms`, `why` |
-//! | `lost` | warn | the hold ended by loss, `overdue_us` before it was noticed | `token`, `held_us`, `overdue_us`, `reason`, `why` |
-//! | `released` | debug | a release that began `took_us` before was answered, or (warn) not | `token`, `held_us`, `took_us`, `outcome`: `released`, `unknown` |
-//! | `stale_release` | warn | a guard was released whose hold had been lost | `token`, `reason` |
+//! | `granted` | debug | the lock is the caller's | `token`, `at_us`, `note`, `ttl_ms`, `waited_us` |
+//! | `renewed` | debug | a renewal was acknowledged | `token`, `at_us`, `held_us`, `remaining_ms` |
+//! | `jeopardy` | warn | contact is broken or a renewal was not answered | `token`, `at_us`, `held_us`, `remaining_ms`, `why` |
+//! | `lost` | warn | the hold ended by loss, `overdue_us` before it was noticed | `token`, `at_us`, `held_us`, `overdue_us`, `reason`, `why` |
+//! | `released` | debug | a release that began `took_us` before was answered, or (warn) not | `token`, `at_us`, `held_us`, `took_us`, `outcome`: `released`, `unknown` |
+//! | `stale_release` | warn | a guard was released whose hold had been lost | `token`, `at_us`, `reason` |
 //! | `abandoned` | debug | what a call left at the service is undone, or (warn) runs out | `outcome`: `undone`, `expires`; `failure` |
-//! | `long_hold` | warn | over half of `max_hold` is used, or over 80 % of a fixed lease | `token`, `held_us`, `limit`: `max_hold`, `ttl` |
+//! | `long_hold` | warn | over half of `max_hold` is used, or over 80 % of a fixed lease | `token`, `at_us`, `held_us`, `limit`: `max_hold`, `ttl` |
 //! | `contended_here` | warn | a call has waited a second for a lock of its own client | `waited_us` |
 //! | `hot_name` | warn | many calls of this client wait for the name (without `claim` and `holder`) | `waiting` |
 //!
@@ -31,6 +31,7 @@
 //! | `token` | number | the hold's fencing token |
 //! | `holder`, `note` | text | as they stand beside the lock |
 //! | `held_by` | text | the holder that was met, or `unknown` |
+//! | `at_us` | microseconds since 1970 | the time of day by the host's clock, read before all else in the event was measured |
 //! | `waited_us` | microseconds | from the call to the grant |
 //! | `held_us` | microseconds | from the grant to the hold's end, or until now |
 //! | `took_us` | microseconds | from the call of the release, when the hold ended, to this event |
@@ -38,8 +39,10 @@
 //! | `reason` | text | `expired`, `revoked`, `session_ended`, `max_hold`, `degraded` |
 //! | `waiting` | number | how many calls of this client waited on average |
 //!
-//! So a hold may be believed from the time stamp of its `granted` until that of
-//! its `released` less `took_us`, or that of its `lost` less `overdue_us`.
+//! So a hold was believed from `at_us` of its `granted` until `at_us` less
+//! `took_us` of its `released`, or `at_us` less `overdue_us` of its `lost`. The
+//! log's own time stamp is later by what the process was kept waiting before it
+//! wrote the line.
 //!
 //! # Measures
 //! With the feature `metrics` the same is counted through the crate
