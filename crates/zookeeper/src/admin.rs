@@ -68,7 +68,7 @@ impl ZooKeeperLock {
     /// the least time-out they give. Whoever is alive then takes it away on time.
     async fn close(&self, session: &Session, queue: &str, first: &Entry, delay: Duration) -> Result<bool> {
         let (path, closure) = (format!("{queue}/{}", first.node), format!("{queue}/{}", first.closure()));
-        let client = session.open_brief(delay + HASTE).await?;
+        let client = session.open_brief((delay + HASTE).min(session.tempo.session).max(delay)).await?;
         let data = Data { delay, ..Data::default() }.write();
         let mut both = client.new_multi_writer();
         both.add_delete(&path, None).map_err(Failure::from)?;

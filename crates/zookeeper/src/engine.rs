@@ -6,15 +6,15 @@ use crate::keys::Data;
 use crate::lease::ZooKeeperLease;
 use crate::queue::{self, Before, Place, Standing};
 use crate::session::Session;
-use crate::voids::Voids;
+use crate::sessions::Inner;
 use async_trait::async_trait;
 use fencelock_core::{
     Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Guarantees, HolderInfo, LockName,
     Obstacle, Result,
 };
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// What the engine's rounding takes off a hold, beside the session's own margin.
 const ROUNDING: Duration = Duration::from_millis(2);
@@ -35,20 +35,6 @@ pub struct ZooKeeperLock {
     pub(crate) inner: Arc<Inner>,
 }
 
-pub(crate) struct Inner {
-    config: ZooKeeperConfig,
-    pub(crate) voids: Voids,
-    current: Mutex<Arc<Session>>,
-    /// Sessions of ours that the servers may not have ended yet.
-    former: Mutex<Vec<i64>>,
-    /// Held by who opens a session; when that failed last, and how.
-    opening: tokio::sync::Mutex<Option<(Instant, String)>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl ZooKeeperLock {
     /// Asks the servers what they are, opens a session, makes the root when it is missing, and probes
     /// what can be guaranteed. Servers that do not answer are left out until the next session.
@@ -64,15 +50,7 @@ impl ZooKeeperLock {
     pub async fn connect(config: ZooKeeperConfig) -> Result<Arc<Self>> {
         fencelock_core::check_runtime()?;
         config.check()?;
-        let session = Session::open(&config, None).await?;
-        let inner = Inner {
-            config,
-            voids: Voids::new(session.tempo.session * 2),
-            current: Mutex::new(session),
-            former: Mutex::default(),
-            opening: tokio::sync::Mutex::default(),
-        };
-        Ok(Arc::new(Self { inner: Arc::new(inner) }))
+        Ok(Arc::new(Self { inner: Arc::new(Inner::connect(config).await?) }))
     }
 
     /// The time-out of the present session: the ttl of every hold in it.
@@ -130,71 +108,6 @@ impl ZooKeeperLock {
                 }
             }
         }
-    }
-}
-
-impl Inner {
-    fn current(&self) -> Arc<Session> {
-        Arc::clone(&lock(&self.current))
-    }
-
-    fn live(&self) -> Option<Arc<Session>> {
-        Some(self.current()).filter(|session| !session.has_ended())
-    }
-
-    /// The present session, or a new one if it has ended.
-    ///
-    /// # Cancel safety
-    /// A session that is being opened goes on being opened, for whoever asks next.
-    pub(crate) async fn session(self: &Arc<Self>) -> Result<Arc<Session>> {
-        if let Some(session) = self.live() {
-            return Ok(session);
-        }
-        let (inner, asked) = (Arc::clone(self), Instant::now());
-        let opening = tokio::spawn(async move { inner.reopen(asked).await });
-        opening.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, "the runtime is going down")))
-    }
-
-    async fn reopen(&self, asked: Instant) -> Result<Arc<Session>> {
-        let mut last_failure = self.opening.lock().await;
-        if let Some(session) = self.live() {
-            return Ok(session);
-        }
-        // Whoever waited for another's attempt shares its failure, instead of each making one in turn.
-        if let Some((when, why)) = &*last_failure
-            && *when > asked
-        {
-            return Err(Error::new(ErrorKind::Unavailable, why.clone()));
-        }
-        let ended = self.current();
-        match Session::open(&self.config, Some(&ended)).await {
-            Ok(opened) => {
-                lock(&self.former).push(ended.id);
-                *lock(&self.current) = Arc::clone(&opened);
-                Ok(opened)
-            }
-            Err(e) => {
-                *last_failure = Some((Instant::now(), e.message().to_owned()));
-                Err(e)
-            }
-        }
-    }
-
-    /// Makes sure that nothing of an earlier session can still arrive: the node by
-    /// which a session shows that it lives goes when the servers end it, and they refuse what comes after.
-    async fn former_have_ended(&self, session: &Session) -> Result<()> {
-        let former = lock(&self.former).clone();
-        for id in former {
-            let marker = session.client.check_stat(&session.keys.session(id));
-            if session.call(marker).await?.is_some_and(|stat| stat.ephemeral_owner == id) {
-                return Err(Error::new(
-                    ErrorKind::Unavailable,
-                    "a request of an earlier session may still arrive, until the servers have ended it",
-                ));
-            }
-            lock(&self.former).retain(|other| *other != id);
-        }
-        Ok(())
     }
 }
 
@@ -281,7 +194,7 @@ impl DistributedLock for ZooKeeperLock {
         let session = self.inner.session().await?;
         let queue = session.keys.queue(claim.name());
         session.purge(&queue, claim.id()).await?;
-        if claim.is_unanswered() && !lock(&self.inner.former).is_empty() {
+        if claim.is_unanswered() && self.inner.has_former() {
             self.inner.former_have_ended(&session).await?;
             session.purge(&queue, claim.id()).await?;
         }
@@ -297,7 +210,9 @@ impl DistributedLock for ZooKeeperLock {
             match session.call(session.client.get_data(&format!("{queue}/{}", first.node))).await {
                 Ok((data, stat)) => {
                     let data = Data::read(&data);
+                    let behind = u64::try_from(entries.len().saturating_sub(1)).unwrap_or(u64::MAX);
                     let info = HolderInfo::new(data.holder, self.token(stat.czxid)).with_claim(first.claim());
+                    let info = info.with_waiters(behind);
                     return Ok(Some(info.with_note(data.note.map(Into::into))));
                 }
                 // Gone between the two: then somebody else is first, or nobody.

@@ -1,10 +1,10 @@
 //! One hold.
 
 use crate::config::invalid;
-use crate::engine::Inner;
 use crate::failure::Failure;
 use crate::queue::Place;
 use crate::session::Session;
+use crate::sessions::Inner;
 use crate::watching;
 use async_trait::async_trait;
 use fencelock_core::{Claim, Error, ErrorKind, Evidence, Lease, LossReason, Result, Validity};

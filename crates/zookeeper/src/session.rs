@@ -2,21 +2,18 @@
 
 use crate::config::{Access, ZooKeeperConfig};
 use crate::failure::{Failure, answer};
-use crate::holds::{Holds, ago};
-use crate::keys::{Entry, Keys, LAYOUT};
+use crate::heartbeat::Pulse;
+use crate::holds::Holds;
+use crate::keys::{Entry, Keys};
 use crate::link::{self, Purpose};
 use crate::members::Members;
 use crate::probe::Probe;
 use crate::tempo::Tempo;
-use fencelock_core::{ClaimId, Clock, Error, ErrorKind, Guarantees, Moment, Result};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use fencelock_core::{ClaimId, Clock, Error, ErrorKind, Guarantees, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, SessionState};
-
-/// How often making what is missing may lose the race against its removal.
-const TRIES: u32 = 5;
 
 /// A session. It ends for good when the servers say so, when its own node is
 /// gone, or when it is dropped.
@@ -32,13 +29,7 @@ pub(crate) struct Session {
     pub(crate) id: i64,
     config: ZooKeeperConfig,
     acls: Acls<'static>,
-    clock: Clock,
-    /// When the last heartbeat left that was answered.
-    proved: AtomicU64,
-    /// Whether heartbeats write, since the servers cannot tell otherwise.
-    by_writing: AtomicBool,
-    /// How many heartbeats have written: no two of them share a node.
-    written: AtomicU64,
+    pub(crate) pulse: Pulse,
     known: Mutex<Known>,
     ended: watch::Sender<bool>,
 }
@@ -78,10 +69,7 @@ impl Session {
             holds: Holds::default(),
             config: config.clone(),
             acls: if config.access() == Access::Creator { Acls::creator_all() } else { Acls::anyone_all() },
-            clock,
-            proved: AtomicU64::new(sent.as_nanos()),
-            by_writing: AtomicBool::new(false),
-            written: AtomicU64::new(0),
+            pulse: Pulse::since(clock, sent),
             known: Mutex::new(Known { members, guarantees: Arc::new(found) }),
             ended: watch::Sender::new(false),
         });
@@ -138,58 +126,11 @@ impl Session {
         Ok(client)
     }
 
-    /// Checks the layout and makes the node that shows that the session lives.
-    async fn settle(&self) -> Result<()> {
-        let marker = self.keys.session(self.id);
-        for _ in 0..TRIES {
-            match self.call(self.client.get_data(&self.keys.layout())).await {
-                Ok((data, _)) if data == LAYOUT.as_bytes() => {}
-                Ok((data, _)) => {
-                    let theirs = String::from_utf8_lossy(&data).into_owned();
-                    let message = format!(
-                        "{} is in use with layout {}, this program has {LAYOUT}: both would lock without seeing each other",
-                        self.keys.root(),
-                        theirs.escape_debug()
-                    );
-                    return Err(Error::new(ErrorKind::Refused, message));
-                }
-                Err(Failure::NoNode) => self.found().await?,
-                Err(e) => return Err(e.into()),
-            }
-            match self.call(self.client.create(&marker, &[], &self.with_mode(CreateMode::Ephemeral))).await {
-                Ok(_) => return Ok(()),
-                // A repeated request, or what a session of this number left in an earlier life of the server.
-                Err(Failure::Exists) => match self.call(self.client.check_stat(&marker)).await? {
-                    Some(stat) if stat.ephemeral_owner == self.id => return Ok(()),
-                    _ => {
-                        self.gone(self.client.delete(&marker, None)).await?;
-                    }
-                },
-                Err(Failure::NoNode) => self.found().await?,
-                Err(e) => return Err(e.into()),
-            }
-        }
-        Err(unavailable("the root was removed again and again".to_owned()))
-    }
-
-    /// Makes the root and what every program needs under it.
-    async fn found(&self) -> Result<()> {
-        let lasting = self.with_mode(CreateMode::Persistent);
-        self.call(self.client.mkdir(self.keys.root(), &lasting)).await?;
-        for (path, data) in [(self.keys.layout(), LAYOUT), (self.keys.sessions(), "")] {
-            match self.call(self.client.create(&path, data.as_bytes(), &lasting)).await {
-                Ok(_) | Err(Failure::Exists) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-        Ok(())
-    }
-
     pub(crate) fn with_mode(&self, mode: CreateMode) -> CreateOptions<'static> {
         mode.with_acls(self.acls)
     }
 
-    fn limit(&self) -> Duration {
+    pub(crate) fn limit(&self) -> Duration {
         self.config.request_timeout
     }
 
@@ -260,79 +201,6 @@ impl Session {
         Ok(())
     }
 
-    /// One heartbeat. Its answer says whether this connection is in this session:
-    /// a service may hand out a new session without a word, and the nodes of the
-    /// old one are still there then, for as long as nobody keeps it alive.
-    pub(crate) async fn beat(&self) -> Result<(), Failure> {
-        let sent = self.clock.now();
-        let mine = if self.by_writing.load(Ordering::SeqCst) {
-            self.is_mine_by_writing().await
-        } else {
-            self.is_mine_by_reading().await
-        };
-        match mine {
-            Ok(true) => {
-                self.proved.fetch_max(sent.as_nanos(), Ordering::SeqCst);
-                self.holds.renewed(|| self.clock.now().since(sent));
-                Ok(())
-            }
-            Ok(false) => {
-                self.end("the servers have it no more, or have replaced it");
-                Err(Failure::Unknown("the session has ended".to_owned()))
-            }
-            Err(zookeeper_client::Error::Unimplemented) => {
-                self.by_writing.store(true, Ordering::SeqCst);
-                Err(Failure::Unknown(
-                    "the server does not list a session's nodes; asked by writing from now on".to_owned(),
-                ))
-            }
-            // Nothing that was asked for, so no answer to whoever sends a heartbeat on the way.
-            Err(e @ zookeeper_client::Error::NoAuth) => Err(Failure::Denied(e.to_string())),
-            Err(e) => Err(Failure::Unknown(format!("heartbeat: {e}"))),
-        }
-    }
-
-    /// Lists the nodes of the session that asks, of which the session's own must be one.
-    async fn is_mine_by_reading(&self) -> Result<bool, zookeeper_client::Error> {
-        let marker = self.keys.session(self.id);
-        Ok(self.client.list_ephemerals(&marker).await?.contains(&marker))
-    }
-
-    /// Makes a node and looks whose it is, for servers that have no such list (before 3.6, and compatible ones).
-    async fn is_mine_by_writing(&self) -> Result<bool, zookeeper_client::Error> {
-        let proof = format!("{}-{}", self.keys.session(self.id), self.written.fetch_add(1, Ordering::SeqCst));
-        let mode = self.with_mode(CreateMode::Ephemeral);
-        let creation = self.client.create(&proof, &[], &mode);
-        let deletion = self.client.delete(&proof, None);
-        match tokio::join!(creation, deletion).0 {
-            Ok((stat, _)) => Ok(self.owns(stat.ephemeral_owner)),
-            // Its parent is gone, and the session's own node with it.
-            Err(zookeeper_client::Error::NoNode) => Ok(false),
-            Err(e) => Err(e),
-        }
-    }
-
-    /// How long ago the last heartbeat left that was answered.
-    pub(crate) fn age(&self) -> Duration {
-        self.clock.now().since(Moment::from_nanos(self.proved.load(Ordering::SeqCst)))
-    }
-
-    /// When the last answered heartbeat left, on the clock that says `now`.
-    pub(crate) fn proved(&self, now: Moment) -> Moment {
-        ago(now, self.age())
-    }
-
-    /// Makes sure of a recent heartbeat.
-    pub(crate) async fn fresh(&self, at_most: Duration) -> Result<(), Failure> {
-        if self.age() <= at_most {
-            return Ok(());
-        }
-        match tokio::time::timeout(self.limit(), self.beat()).await {
-            Ok(beaten) => beaten,
-            Err(_) => Err(Failure::Unknown(format!("no answer in {:?}", self.limit()))),
-        }
-    }
-
     pub(crate) fn end(&self, why: &str) {
         if !self.ended.send_replace(true) {
             tracing::warn!(target: "fencelock", event = "session_ended", session = format!("{:#x}", self.id), why, "session ended");
@@ -361,6 +229,6 @@ fn entries(listed: Result<Vec<String>, Failure>) -> Result<Vec<Entry>, Failure> 
     }
 }
 
-fn unavailable(message: String) -> Error {
+pub(crate) fn unavailable(message: String) -> Error {
     Error::new(ErrorKind::Unavailable, message)
 }

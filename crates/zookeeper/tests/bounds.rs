@@ -98,7 +98,8 @@ async fn a_server_that_comes_back_with_less_ends_the_session() {
     let mut server = ZooKeeper::start().unwrap();
     let url = format!("zookeeper://{}?session=30s&request_timeout=2s", server.address());
     let one = engine(&url).await.unwrap();
-    let client = fencelock_core::LockClient::new(one.clone()).unwrap();
+    let client =
+        fencelock_core::LockClient::new(std::sync::Arc::<fencelock_zookeeper::ZooKeeperLock>::clone(&one)).unwrap();
     let guard = client.named("less").ttl(Duration::from_secs(1)).acquire().await.unwrap();
     assert!(guard.remaining() > Duration::from_secs(20));
     server.configure("maxSessionTimeout=2000").unwrap();

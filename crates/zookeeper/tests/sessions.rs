@@ -7,6 +7,7 @@ mod common;
 use common::{SLACK, client, engine, in_line, nodes, raw, until, within};
 use fencelock_core::{AcquireOptions, DistributedLock, ErrorKind, LockClient, LockName, LossReason, Terms, Wait};
 use fencelock_lab::{Ensemble, Mood, Proxy, ZooKeeper, ZooKeeperSettings};
+use fencelock_zookeeper::ZooKeeperLock;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,7 +35,7 @@ async fn a_session_ends_with_the_runtime_that_it_was_opened_on() {
         let url = url.clone();
         there.spawn(async move { engine(&url).await.unwrap() }).await.unwrap()
     };
-    let (here, other) = (on(engine.clone()), client(&url).await);
+    let (here, other) = (on(Arc::<ZooKeeperLock>::clone(&engine)), client(&url).await);
     let guard = here.acquire("moved").await.unwrap();
     let raw = raw(&server.address().to_string()).await;
     let waiting = in_line(&raw, &here, "elsewhere");
@@ -108,10 +109,10 @@ async fn an_undo_outlasts_the_session_that_the_claim_was_sent_in() {
     let there = runtime();
     let engine = there.spawn(async move { engine(&url).await.unwrap() }).await.unwrap();
     // A name that is known.
-    on(engine.clone()).acquire("late").await.unwrap().release().await.unwrap();
+    on(Arc::<ZooKeeperLock>::clone(&engine)).acquire("late").await.unwrap().release().await.unwrap();
     let claim = Terms::new(LockName::new("late").unwrap(), Duration::from_secs(1)).mint().unwrap();
     proxy.set(Mood::DelayRequests(Duration::from_millis(1_200)));
-    let (asking, asked) = (engine.clone(), claim.clone());
+    let (asking, asked) = (Arc::clone(&engine), claim.clone());
     let trying = tokio::spawn(async move { asking.try_acquire(&asked).await });
     until("it is sent", SLACK, || async { claim.was_sent() }).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
