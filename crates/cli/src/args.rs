@@ -166,6 +166,12 @@ pub(crate) enum Command {
     Check(Check),
     /// Show what each engine of this build gave in the deployments it was tried on.
     Guarantees(Json),
+    /// Tell what to lock with, and how, from what you need; or that you need no lock.
+    ///
+    /// Asks a few questions on the terminal, apart from those that the options answer.
+    #[command(after_help = "\
+Example: fencelock choose --double-run wrong --check token --servers postgres,redis --work 5m --one-host no --stay-up no")]
+    Choose(crate::choose::Choose),
     /// Take a lock away from its holder.
     #[command(after_help = "\
 The old holder hears of it within half a second as a rule, if it is `fencelock run`,

@@ -3,7 +3,7 @@
 use crate::args::{Cli, Command};
 use crate::exit::{self, Failure, Outcome};
 use crate::output::say;
-use crate::{check, logging, papers, status, table};
+use crate::{check, choose, logging, papers, status, table};
 use std::future::Future;
 
 /// Does what the command line says; the exit code.
@@ -39,6 +39,7 @@ fn dispatch(Cli { options, command }: &Cli) -> Outcome {
         Command::Release(args) => block_on(status::release(options, args)),
         Command::Check(args) => block_on(check::check(options, args)),
         Command::Guarantees(json) => table::show(json.wanted),
+        Command::Choose(args) => choose::choose(args),
         #[cfg(feature = "redlock")]
         Command::Redlock(command) => block_on(crate::redlock::redlock(options, command)),
         #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

@@ -3,6 +3,7 @@
 mod args;
 mod audit;
 mod check;
+mod choose;
 mod commands;
 mod connect;
 mod exit;

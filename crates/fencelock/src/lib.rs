@@ -10,6 +10,7 @@ mod deployments;
 mod engines;
 pub mod guides;
 mod merge;
+mod recommend;
 mod registry;
 
 pub use builder::Builder;
@@ -37,6 +38,7 @@ pub use fencelock_sql as sql;
 #[cfg(feature = "zookeeper")]
 #[doc(inline)]
 pub use fencelock_zookeeper as zookeeper;
+pub use recommend::{DoubleRun, Need, Recommendation, ResourceCheck, Service, recommend};
 pub use registry::{Connecting, Registry, Target};
 
 /// A client of the lock service at `url`.

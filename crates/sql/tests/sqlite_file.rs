@@ -111,7 +111,7 @@ async fn the_level_is_what_the_file_gives() {
     assert_eq!(lax.level(), Some(Level::Leased));
     assert!(lax.require(Level::Fenced).unwrap_err().message().contains("synchronous = full"));
     let odd = SqlLock::sqlite(file.config().with_attested(["sqlite.one_host"])).await.unwrap_err();
-    assert_eq!(odd.kind(), ErrorKind::InvalidConfig);
+    assert_eq!(odd.kind(), ErrorKind::Refused);
 }
 
 #[tokio::test]

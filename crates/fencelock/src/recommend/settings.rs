@@ -1,0 +1,99 @@
+//! The settings that fit the work.
+
+use super::places::Place;
+use super::{DoubleRun, Need, ResourceCheck};
+use fencelock_core::Level;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// What is written down for the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Settings {
+    ttl: Duration,
+    wait: Duration,
+    max_hold: Duration,
+    lock_delay: Option<Duration>,
+    strict: bool,
+    in_transaction: bool,
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// In whole seconds up to two minutes, in whole minutes above.
+fn round(duration: Duration) -> Duration {
+    let seconds = duration.as_secs().max(1);
+    Duration::from_secs(if seconds <= 120 { seconds } else { seconds.div_ceil(60).saturating_mul(60) })
+}
+
+fn words(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds if seconds >= 3_600 => format!("{}h", seconds.div_ceil(3_600)),
+        seconds if seconds > 120 => format!("{}m", seconds.div_ceil(60)),
+        seconds => format!("{seconds}s"),
+    }
+}
+
+impl Settings {
+    pub(super) fn of(need: &Need) -> Self {
+        // Renewed for as long as the work takes, so the ttl is only what a crash costs the next one.
+        let ttl = if need.work < Duration::from_secs(5) { 10 } else { 30 };
+        let wrong = need.double_run == DoubleRun::Wrong;
+        Self {
+            ttl: Duration::from_secs(ttl),
+            wait: round(need.work.saturating_mul(2).clamp(Duration::from_secs(5), MINUTE * 10)),
+            max_hold: round(need.work.saturating_mul(3).clamp(MINUTE, MINUTE * 60 * 24 * 7)),
+            lock_delay: (wrong && need.check == ResourceCheck::Nothing).then_some(Duration::from_secs(5)),
+            strict: wrong,
+            in_transaction: wrong && need.check == ResourceCheck::Transaction,
+        }
+    }
+
+    pub(super) fn advice(&self) -> Vec<String> {
+        let mut advice = vec![format!(
+            "The lock is renewed while the work lasts; `max_hold` ({}) ends a hold that hangs, and `ttl` ({}) is what a \
+             crash makes others wait.",
+            words(self.max_hold),
+            words(self.ttl)
+        )];
+        if self.strict {
+            advice.push(
+                "`on_degraded = \"refuse\"` stops the work when the deployment changes below it: a replica added, a sync \
+                 turned off."
+                    .to_owned(),
+            );
+        }
+        advice
+    }
+
+    pub(super) fn toml(&self, place: &Place, level: Level) -> String {
+        let mut text = String::from("[lock]\n");
+        let mut line = |key: &str, value: &str| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{key} = \"{value}\"");
+        };
+        line("url", place.url);
+        line("require", level.as_str());
+        line("ttl", &words(self.ttl));
+        line("wait_at_most", &words(self.wait));
+        line("max_hold", &words(self.max_hold));
+        if let Some(delay) = self.lock_delay {
+            line("lock_delay", &words(delay));
+        }
+        if self.strict {
+            line("on_degraded", "refuse");
+            line("reprobe", "60s");
+        }
+        text
+    }
+
+    pub(super) fn code(&self, place: &Place) -> &'static str {
+        if self.in_transaction && place.is_sql() {
+            "let hold = engine.acquire_in(&mut transaction, \"orders/1001\").await?; // then the work, then commit\n"
+        } else {
+            "let locks = fencelock::Config::load()?.connect().await?; // reads fencelock.toml\n\
+             let guard = locks.acquire(\"orders/1001\").await?;\n\
+             guard.while_held(work(guard.token())).await?; // give the token to what you write to\n\
+             guard.release().await?;\n"
+        }
+    }
+}
