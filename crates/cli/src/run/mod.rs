@@ -25,7 +25,7 @@ use crate::connect::{Wanted, client};
 use crate::exit::{self, Failure, Outcome};
 use crate::output::{clean, say, tell};
 use crate::{commands, progress};
-use fencelock::{AcquireOptions, ErrorKind, LockClient, LockGuard, NamedLock};
+use fencelock::{AcquireOptions, ErrorKind, LockClient, LockGuard, MIN_TTL, NamedLock};
 use signals::Signals;
 use std::time::{Duration, Instant};
 use supervise::{End, Supervisor};
@@ -95,7 +95,13 @@ fn lock(client: &LockClient, args: &Run) -> NamedLock {
     let AcquireOptions { ttl, lock_delay: configured, .. } = *lock.options();
     // At the deadline the command has the grace, and a forced release has to be heard of.
     let need = args.kill_after.max(lookout::notice(client, ttl));
-    lock = lock.lock_delay(group::lock_delay(need, client.clock_drift()).max(configured));
+    let delay = group::lock_delay(need, client.clock_drift()).max(configured);
+    lock = lock.lock_delay(delay);
+    if client.guarantees().engine() == "zookeeper" {
+        // A hold there lasts as long as the session, whatever it asks for, and the delay is part of that.
+        // Both are rounded up.
+        lock = lock.ttl(ttl.saturating_sub(delay + Duration::from_millis(2)).max(MIN_TTL));
+    }
     match args.wait {
         Some(Patience::AtMost(limit)) => lock = lock.wait_at_most(limit),
         Some(Patience::Forever) => lock = lock.wait_forever(),

@@ -3,6 +3,7 @@
 use crate::support::{LIMIT, Place, Running, command_of, group, output, start, until};
 use std::fs::{self, File};
 use std::io::Write;
+use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ fn hundredths(stamp: &str) -> u64 {
 
 /// Both holders of one lock.
 struct Both {
-    place: Place,
+    log: PathBuf,
     first: Running,
     /// The first one's process group.
     group: i32,
@@ -34,21 +35,21 @@ struct Both {
 
 impl Both {
     /// The first holds, all its processes are at work, and the next one waits.
-    fn start(place: Place, options: &str) -> Self {
+    fn start(place: &Place, options: &str) -> Self {
         let first = start(place.run(options, "n", HEARTS));
         let group = command_of(first.pid());
         let at_work = |who: &&str| place.read("log").lines().filter(|line| line.starts_with(who)).count() > 10;
         until("all processes", || WHO.iter().all(at_work));
-        let next = next(&place, group);
+        let next = next(place, group);
         std::thread::sleep(Duration::from_millis(300));
-        Self { place, first, group, next }
+        Self { log: place.path("log"), first, group, next }
     }
 
     /// Waits for the next grant. No process of the first acted after it, or was
     /// alive at it; how long before it the last act was.
     fn assert_gone_before_the_grant(self) -> Duration {
         assert_eq!(self.next.join().unwrap(), Vec::<i32>::new(), "alive at the grant");
-        let log = self.place.read("log");
+        let log = fs::read_to_string(self.log).unwrap();
         let mut lines = log.lines().map(|line| line.split_once(' ').unwrap());
         let mut last = 0;
         let granted = loop {
@@ -81,26 +82,28 @@ fn next(place: &Place, of: i32) -> JoinHandle<Vec<i32>> {
     })
 }
 
-fn take_away(place: &Place) {
+/// An operator takes the lock away from the command.
+pub(crate) fn stolen_from(place: &Place, options: &str) {
+    let mut both = Both::start(place, options);
     let said = output(place.fencelock(["release", "--force", "--yes", "n"]));
     assert_eq!((said.code, said.stdout.as_str()), (Some(0), "n: released\n"), "{}", said.stderr);
+    assert_eq!(both.first.code(), Some(76), "{options}");
+    assert!(!both.assert_gone_before_the_grant().is_zero());
 }
 
 #[test]
 fn stolen() {
     // Neither a ttl that would end anyway nor a grace helps here.
     for options in ["--ttl 60s", "--ttl 60s --kill-after 0s"] {
-        let mut both = Both::start(Place::new(), options);
-        take_away(&both.place);
-        assert_eq!(both.first.code(), Some(76), "{options}");
-        println!("{options}: {:?} from the last act to the grant", both.assert_gone_before_the_grant());
+        stolen_from(&Place::new(), options);
     }
 }
 
 #[test]
 fn the_engine_is_away_past_the_deadline() {
-    let mut both = Both::start(Place::new(), "--ttl 1500ms --kill-after 300ms");
-    let back = both.place.engine_away();
+    let place = Place::new();
+    let mut both = Both::start(&place, "--ttl 1500ms --kill-after 300ms");
+    let back = place.engine_away();
     assert_eq!(both.first.code(), Some(76));
     assert!(group(both.group).is_empty(), "gone although nobody could be asked");
     back();
@@ -109,9 +112,10 @@ fn the_engine_is_away_past_the_deadline() {
 
 #[test]
 fn stopped_past_its_ttl_and_continued() {
-    let mut both = Both::start(Place::new(), "--ttl 1s --kill-after 300ms");
+    let place = Place::new();
+    let mut both = Both::start(&place, "--ttl 1s --kill-after 300ms");
     both.first.signal("STOP");
-    until("the next grant", || both.place.read("log").contains("next"));
+    until("the next grant", || place.read("log").contains("next"));
     both.first.signal("CONT");
     assert_eq!(both.first.code(), Some(76));
     both.assert_gone_before_the_grant();
@@ -119,7 +123,8 @@ fn stopped_past_its_ttl_and_continued() {
 
 #[test]
 fn killed() {
-    let both = Both::start(Place::new(), "--ttl 1s --kill-after 300ms");
+    let place = Place::new();
+    let both = Both::start(&place, "--ttl 1s --kill-after 300ms");
     both.first.signal("KILL");
     let killed = std::time::Instant::now();
     until("the end of the group", || group(both.group).is_empty());

@@ -11,14 +11,28 @@ use tempfile::TempDir;
 /// The longest that anything here may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// A directory with a lock database, and no other configuration.
+/// A directory with a lock database, and no other configuration but its URL.
 pub(crate) struct Place {
     directory: TempDir,
+    url: Option<String>,
 }
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap() }
+        Self { directory: tempfile::tempdir().unwrap(), url: None }
+    }
+
+    /// With the locks on a server.
+    #[cfg(any(
+        feature = "etcd",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "redis",
+        feature = "redlock",
+        feature = "zookeeper"
+    ))]
+    pub(crate) fn at(url: impl Into<String>) -> Self {
+        Self { url: Some(url.into()), ..Self::new() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -26,7 +40,7 @@ impl Place {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("sqlite:{}", self.path("locks.db").display())
+        self.url.clone().unwrap_or_else(|| format!("sqlite:{}", self.path("locks.db").display()))
     }
 
     /// The text of a file, empty if there is none.
