@@ -14,7 +14,7 @@ use std::collections::HashMap;
 /// asks is one of nodes that were looked at, and shares one with every majority of anybody else: what is
 /// guaranteed follows from the nodes that vote.
 pub(crate) async fn admit(set: &Set) -> Result<()> {
-    let found = set.probe().await;
+    let found = set.probe_most().await;
     let reached = found.iter().filter(|facts| facts.is_ok()).count();
     if reached < set.majority() {
         return Err(unreachable(set, &found));

@@ -95,3 +95,20 @@ pub(crate) fn failure(kind: ErrorKind, message: impl Into<Cow<'static, str>>) ->
 pub(crate) fn odd_answer() -> NodeFailure {
     failure(ErrorKind::Engine, "an answer of a shape that was not asked for")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fencelock_redis::RedisConfig;
+
+    #[tokio::test]
+    async fn nobody_votes_before_it_was_looked_at() {
+        let member = Member::new(Node::new(RedisConfig::standalone("h", 1), || {}).unwrap());
+        assert!(member.votes().unwrap_err().settled && !member.is_known());
+        member.learn(Facts::default(), None);
+        assert!(member.votes().is_ok() && member.is_known());
+        member.learn(Facts::default(), Some("a twin".to_owned()));
+        assert!(member.votes().unwrap_err().error.message().contains("a twin"));
+        assert!(member.is_known() && member.facts().is_none());
+    }
+}

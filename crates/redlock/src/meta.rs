@@ -24,9 +24,10 @@ pub(crate) enum State {
 }
 
 /// What lies where the record should.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Found {
     /// The node is new, or has lost its data.
+    #[default]
     Nothing,
     Record(Record),
     /// Another version of the layout, or another program.

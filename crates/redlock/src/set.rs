@@ -4,15 +4,16 @@ use crate::ask::{Answers, ask};
 use crate::config::RedlockConfig;
 use crate::keys::Keys;
 use crate::looks;
-use crate::member::Member;
+use crate::member::{Member, failure};
 use crate::meta::Record;
 use crate::probe::{self, Facts, Seat};
 use crate::scripts::Scripts;
-use fencelock_core::{Guarantees, Result};
+use fencelock_core::{ErrorKind, Guarantees, Result};
 use fencelock_redis::{Node, NodeFailure};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
+use tokio::time::Instant;
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -36,12 +37,12 @@ impl Set {
     pub(crate) fn new(config: RedlockConfig) -> Result<Arc<Self>> {
         config.check()?;
         let nodes: Vec<_> = config.each().collect();
-        let mut failure = None;
+        let mut wrong = None;
         let set = Arc::new_cyclic(|itself: &Weak<Self>| {
             let member = |(at, config)| {
                 let set = Weak::clone(itself);
                 let up = move || looks::came_up(&set, at);
-                let node = Node::new(config, up).map_err(|e| failure = Some(e)).ok()?;
+                let node = Node::new(config, up).map_err(|e| wrong = Some(e)).ok()?;
                 Some(Arc::new(Member::new(node)))
             };
             let members = nodes.into_iter().enumerate().filter_map(member).collect();
@@ -49,7 +50,7 @@ impl Set {
             let (record, judging, guarantees) = Default::default();
             Self { config, keys, scripts, members, itself: Weak::clone(itself), record, judging, guarantees }
         });
-        failure.map_or(Ok(set), Err)
+        wrong.map_or(Ok(set), Err)
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -77,17 +78,35 @@ impl Set {
 
     /// Asks each node for its facts; what kept one from telling is in its place.
     pub(crate) async fn probe(&self) -> Vec<std::result::Result<Facts, NodeFailure>> {
+        self.probed(None).await
+    }
+
+    /// As [`probe`](Self::probe), and once a majority has told, the others have only as long as a request may take.
+    pub(crate) async fn probe_most(&self) -> Vec<std::result::Result<Facts, NodeFailure>> {
+        self.probed(Some(self.config.request_timeout)).await
+    }
+
+    async fn probed(&self, grace: Option<Duration>) -> Vec<std::result::Result<Facts, NodeFailure>> {
         let mut answers = ask(self.members.iter().map(|member| {
             let (member, record, limit) = (Arc::clone(member), self.keys.record(), self.patience());
             async move { Facts::of(&member.node, record, limit).await }
         }));
         let mut found: Vec<_> = self.members.iter().map(|_| None).collect();
-        while let Some((at, answer)) = answers.next().await {
+        let (mut told, mut end) = (0, None);
+        while let Some((at, answer)) = match end {
+            Some(end) => answers.next_by(end).await,
+            None => answers.next().await,
+        } {
+            told += usize::from(answer.is_ok());
             if let Some(place) = found.get_mut(at) {
                 *place = Some(answer);
             }
+            if told >= self.majority() && end.is_none() {
+                end = grace.map(|grace| Instant::now() + grace);
+            }
         }
-        found.into_iter().flatten().collect()
+        let silent = || Err(failure(ErrorKind::Unavailable, "it has not told yet"));
+        found.into_iter().map(|answer| answer.unwrap_or_else(silent)).collect()
     }
 
     /// The record of the set that all ready nodes share.
