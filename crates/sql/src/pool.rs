@@ -62,12 +62,15 @@ impl<O: Opens> Pool<O> {
     /// Whatever it is, nothing was sent.
     pub(crate) async fn seat(&self) -> Result<Seat<'_, O>> {
         let until = Instant::now() + self.limit;
-        let permit = match timeout_at(until, self.permits.acquire()).await {
-            Ok(Ok(permit)) => permit,
-            _ => {
-                let message = format!("all connections were busy for {:?}", self.limit);
-                return Err(Failure::new(ErrorKind::Unavailable, message).into());
-            }
+        let permit = match self.permits.try_acquire() {
+            Ok(permit) => permit,
+            Err(_) => match timeout_at(until, self.permits.acquire()).await {
+                Ok(Ok(permit)) => permit,
+                _ => {
+                    let message = format!("all connections were busy for {:?}", self.limit);
+                    return Err(Failure::new(ErrorKind::Unavailable, message).into());
+                }
+            },
         };
         let idle = self.idle().pop();
         let old = idle.is_some();

@@ -176,6 +176,29 @@ async fn the_level_is_what_the_server_gives() {
     assert!(e.message().contains("pg_monitor"), "{e}");
 }
 
+/// However many connect at once, so that each happens to be given a session that is new and its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_pooler_is_seen_by_everyone() {
+    let db = Pg::start();
+    db.engine().await;
+    let direct = db.url();
+    for _ in 0..4 {
+        let pooler = fencelock_lab::PgBouncer::before(&db.0, 40).unwrap();
+        let mut tasks = tokio::task::JoinSet::new();
+        for n in 0..12 {
+            let url = if n % 4 == 3 { direct.clone() } else { pooler.url() };
+            tasks.spawn(async move {
+                let engine = Pg::connect(&format!("{url}?request_timeout=10s")).await.unwrap();
+                let seen = engine.guarantees().deployment().contains("pooler");
+                assert_eq!(seen, n % 4 != 3);
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap();
+        }
+    }
+}
+
 #[tokio::test]
 async fn who_may_not_create_is_told_the_statements() {
     let db = Pg::start();

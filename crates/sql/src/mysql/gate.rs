@@ -34,6 +34,31 @@ use std::ops::{Deref, DerefMut};
 /// # }
 /// ```
 ///
+/// The way to the data comes out of the admission alone: who does not look whether
+/// the token was stale has nothing to write with, and this does not compile:
+///
+/// ```compile_fail,E0599
+/// # async fn example(gate: fencelock_sql::mysql::MySqlGate, token: fencelock_core::FencingToken) {
+/// let unchecked = gate.transaction("orders/1001", token).await.unwrap();
+/// unchecked.commit().await.unwrap();
+/// # }
+/// ```
+///
+/// Nor does this, since the transaction of one's own is lent to the pass until it is done with:
+///
+/// ```compile_fail,E0499
+/// # use fencelock_core::Gate as _;
+/// # async fn example(gate: fencelock_sql::mysql::MySqlGate, pool: sqlx::MySqlPool, token: fencelock_core::FencingToken) {
+/// let mut transaction = pool.begin().await.unwrap();
+/// let admission = gate.enter(&mut *transaction, "orders/1001", token).await.unwrap();
+/// sqlx::query("UPDATE orders SET state = 'paid'").execute(&mut *transaction).await.unwrap();
+/// drop(admission);
+/// # }
+/// ```
+///
+/// A savepoint that is rolled back takes the entering back with it: enter in the
+/// transaction itself, not in a savepoint of it.
+///
 /// The table is `fencelock_fences` unless named otherwise, in the database of the data.
 pub struct MySqlGate {
     own: Option<MySqlPool>,

@@ -11,7 +11,8 @@ const POOLERS: [&str; 3] = ["detect", "none", "transaction"];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pooler {
-    /// Found out at connect, by whether statements of one connection run in several sessions.
+    /// Found out at connect, by whether the session is the one that was asked for, and
+    /// whether statements of one connection run in several.
     #[default]
     Detect,
     /// No, or only one that gives each client a session to itself.

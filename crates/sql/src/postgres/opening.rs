@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::micros::micros;
 use crate::pool::Opens;
 use async_trait::async_trait;
-use fencelock_core::{Error, ErrorKind, Guarantees, Result};
+use fencelock_core::{ClaimId, Error, ErrorKind, Guarantees, Result};
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Row as _};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,12 +36,15 @@ impl Opening {
         let limit = config.server.request_timeout * 3;
         let opened = tokio::time::timeout(limit, async {
             let began = Instant::now();
-            let mut one = config.options().connect().await.map_err(failure)?;
+            let (mut one, refused) = match config.pooler {
+                Pooler::Detect => marked(&config).await?,
+                Pooler::None | Pooler::Transaction => (config.options().connect().await.map_err(failure)?, false),
+            };
             let mut other = config.options().connect().await.map_err(failure)?;
             let pooled = match config.pooler {
                 Pooler::None => false,
                 Pooler::Transaction => true,
-                Pooler::Detect => is_pooled(&mut one, &mut other, began).await?,
+                Pooler::Detect => refused || is_pooled(&mut one, &mut other, began).await?,
             };
             for connection in [&mut one, &mut other] {
                 set_up(connection, &config, pooled).await?;
@@ -134,6 +137,26 @@ async fn set_up(connection: &mut PgConnection, config: &PostgresConfig, pooled: 
          SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'"
     );
     connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.map(drop).map_err(failure)
+}
+
+/// A connection that asks for a mark on its session, and whether it did not get it:
+/// a server does as it is asked, and a pooler refuses what it does not know, or lends
+/// a session that somebody else began.
+async fn marked(config: &PostgresConfig) -> Result<(PgConnection, bool), Failure> {
+    let mark = ClaimId::random().map_err(|e| Failure::new(e.kind(), e.message().to_owned()))?.to_string();
+    match config.options().options([("fencelock.session", &mark)]).connect().await {
+        Ok(mut connection) => {
+            let sql = sqlx::raw_sql("SELECT current_setting('fencelock.session', true)");
+            let rows: Vec<PgRow> = connection.fetch_all(sql).await.map_err(failure)?;
+            let found: Option<String> = rows.first().map_or(Ok(None), |row| row.try_get(0)).map_err(failure)?;
+            Ok((connection, found.as_ref() != Some(&mark)))
+        }
+        // A startup parameter that is not known is a breach of the protocol to a pooler.
+        Err(e) if e.as_database_error().is_some_and(|e| e.code().as_deref() == Some("08P01")) => {
+            Ok((config.options().connect().await.map_err(failure)?, true))
+        }
+        Err(e) => Err(failure(e)),
+    }
 }
 
 /// Two connections of ours that are open at once have two sessions, begun for

@@ -39,6 +39,8 @@ pub(crate) struct Store {
     renewals: Arc<Renewals<Renewer>>,
     ears: Option<Arc<Ears>>,
     channel: String,
+    /// How long a statement waits for a row, as the server is told.
+    wait: String,
     statements: Statements,
 }
 
@@ -82,7 +84,8 @@ impl Store {
         };
         let channel = super::ears::channel(&server.table);
         let ears = (!opening.pooled).then(|| Ears::new(opening.config.options(), channel.clone(), limit));
-        Ok(Arc::new(Self { opening, commands, renewals, ears, channel, statements }))
+        let wait = LOCK_WAIT.as_millis().to_string();
+        Ok(Arc::new(Self { opening, commands, renewals, ears, channel, wait, statements }))
     }
 
     pub(crate) fn lock_statement(&self) -> &Statement {
@@ -148,7 +151,6 @@ impl LockTable for Store {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Outcome> {
-        let wait = LOCK_WAIT.as_millis().to_string();
         let id = claim.id().to_bytes();
         let values = vec![
             Value::Bytes(claim.name().as_str().as_bytes()),
@@ -158,7 +160,7 @@ impl LockTable for Store {
             Value::Text(Some(claim.holder())),
             Value::Text(claim.note().map(|note| &**note)),
             Value::Number(number(claim.id())),
-            Value::Text(Some(&wait)),
+            Value::Text(Some(&self.wait)),
             Value::Number(in_micros(claim.lock_delay())),
         ];
         let ready = self.opening.ready(&self.statements.acquire, values);
@@ -232,9 +234,11 @@ impl LockTable for Store {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<bool> {
-        let wait = LOCK_WAIT.as_millis().to_string();
-        let values =
-            vec![Value::Bytes(name.as_str().as_bytes()), Value::Text(Some(&self.channel)), Value::Text(Some(&wait))];
+        let values = vec![
+            Value::Bytes(name.as_str().as_bytes()),
+            Value::Text(Some(&self.channel)),
+            Value::Text(Some(&self.wait)),
+        ];
         let ready = self.opening.ready(&self.statements.force, values);
         let outcome = self.commands.seat().await?.send_if(ready, |rows| !rows.is_empty()).await;
         Ok(!outcome.map_err(|failure: Failure| failure.at("postgres", "force_release"))?.is_empty())
