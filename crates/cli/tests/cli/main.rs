@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod audit;
+#[cfg(feature = "redis")]
+mod audit_servers;
 mod background;
 mod codes;
 mod contention;
