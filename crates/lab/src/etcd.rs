@@ -233,7 +233,10 @@ impl Etcd {
         let end = Instant::now() + Duration::from_secs(30);
         while !self.metric(at, "etcd_server_has_leader").is_ok_and(|has| has > 0.0) {
             if Instant::now() > end {
-                return Err(Failure::new(format!("etcd has no leader after 30 s: {}", self.member(at)?.server.log_tail())));
+                return Err(Failure::new(format!(
+                    "etcd has no leader after 30 s: {}",
+                    self.member(at)?.server.log_tail()
+                )));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
