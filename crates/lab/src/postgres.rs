@@ -89,6 +89,17 @@ impl Postgres {
         template::run(promote.args(["promote", "-w", "-s", "-D"]).arg(self.server.folder().join("data")))
     }
 
+    /// Runs one statement as its owner.
+    ///
+    /// # Errors
+    /// What the server or `psql` said.
+    pub fn sql(&self, statement: &str) -> Result<(), Failure> {
+        let port = self.address.port().to_string();
+        let mut psql = Command::new(self.programs.join("psql"));
+        psql.args(["-X", "-q", "-h", "127.0.0.1", "-U", "test", "-d", "postgres", "-p", &port, "-c", statement]);
+        template::run(&mut psql)
+    }
+
     /// A server whose data `make` makes, given the programs' folder, the server's user and its folder.
     fn start_on<S: AsRef<str>>(
         settings: impl IntoIterator<Item = S>,

@@ -13,7 +13,9 @@ use tempfile::TempDir;
 pub struct Failure(String);
 
 impl Failure {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
+    /// A failure with this message.
+    #[must_use]
+    pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
 }

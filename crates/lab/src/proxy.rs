@@ -38,6 +38,7 @@ pub struct Proxy {
 }
 
 struct Shared {
+    target: Mutex<SocketAddr>,
     mood: Mutex<Mood>,
     pairs: Mutex<Vec<(TcpStream, TcpStream)>>,
     ended: AtomicBool,
@@ -72,8 +73,12 @@ impl Proxy {
     pub fn before(target: SocketAddr) -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
-        let shared =
-            Arc::new(Shared { mood: Mutex::default(), pairs: Mutex::default(), ended: AtomicBool::new(false) });
+        let shared = Arc::new(Shared {
+            target: Mutex::new(target),
+            mood: Mutex::default(),
+            pairs: Mutex::default(),
+            ended: AtomicBool::new(false),
+        });
         let accepting = Arc::clone(&shared);
         std::thread::spawn(move || {
             for client in listener.incoming() {
@@ -83,6 +88,7 @@ impl Proxy {
                 if let Ok(client) = client
                     && accepting.mood() != Mood::Refuse
                 {
+                    let target = *lock(&accepting.target);
                     let _ = connect(&accepting, client, target);
                 }
             }
@@ -102,6 +108,13 @@ impl Proxy {
         if mood == Mood::Refuse {
             self.shared.cut();
         }
+    }
+
+    /// Cuts every live connection; new ones go to `target`, as a service's address
+    /// does after a fail-over.
+    pub fn turn_to(&self, target: SocketAddr) {
+        *lock(&self.shared.target) = target;
+        self.shared.cut();
     }
 
     /// Cuts every live connection; new ones are accepted.

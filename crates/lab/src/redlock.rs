@@ -65,8 +65,16 @@ impl RedisNodes {
     /// # Errors
     /// If the nodes were not started with clocks, or it has none at this place.
     pub fn jump(&self, at: usize, seconds: i64) -> Result<(), Failure> {
-        let clock = self.clocks.get(at).ok_or_else(|| Failure::new("this node's clock cannot be jumped"))?;
-        Ok(std::fs::write(clock, format!("{seconds:+}\n"))?)
+        self.set_clock(at, &format!("{seconds:+}"))
+    }
+
+    /// Sets a node's clock by libfaketime's own words, such as `+0 x2` for double speed.
+    ///
+    /// # Errors
+    /// If its clock cannot be set.
+    pub fn set_clock(&self, at: usize, words: &str) -> Result<(), Failure> {
+        let clock = self.clocks.get(at).ok_or_else(|| Failure::new("this node's clock cannot be set"))?;
+        Ok(std::fs::write(clock, format!("{words}\n"))?)
     }
 
     /// All nodes.

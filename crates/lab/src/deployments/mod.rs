@@ -1,0 +1,26 @@
+//! Every deployment that is tried, one file an engine.
+
+mod etcd;
+mod redis;
+mod redlock;
+mod sentinel;
+mod sql;
+mod sqlite;
+mod ways;
+mod zookeeper;
+
+use crate::experiment::Experiment;
+
+/// Every experiment.
+pub(crate) fn experiments() -> Vec<Experiment> {
+    let engines = [
+        sqlite::experiments(),
+        redis::experiments(),
+        sentinel::experiments(),
+        redlock::experiments(),
+        etcd::experiments(),
+        zookeeper::experiments(),
+        sql::experiments(),
+    ];
+    engines.into_iter().flatten().collect()
+}

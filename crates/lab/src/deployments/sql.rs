@@ -1,0 +1,130 @@
+//! PostgreSQL and MariaDB with durable settings, and PostgreSQL with a standby that lags.
+
+use super::ways::Ways;
+use crate::experiment::{Asked, Deployment, Experiment, fenced, paused, paused_write_only};
+use crate::fault::Fault;
+use crate::worker::Work;
+use fencelock_lab::{Failure, MariaDb, Postgres};
+use fencelock_testkit::history::Property;
+use std::time::Duration;
+
+struct Pg {
+    primary: Postgres,
+    standby: Option<Postgres>,
+    ways: Ways,
+}
+
+impl Pg {
+    /// The standby hears nothing more, then the primary dies and the standby takes its place.
+    fn fail_over(&mut self) -> Result<(), Failure> {
+        let standby = self.standby.take().ok_or_else(|| Failure::new("there is no standby"))?;
+        standby.sql("ALTER SYSTEM SET primary_conninfo = ''")?;
+        standby.sql("SELECT pg_reload_conf()")?;
+        // Beyond a ttl, so that whoever holds then holds by what the standby has not heard.
+        std::thread::sleep(Duration::from_secs(8));
+        self.primary.server_mut().kill();
+        standby.promote()?;
+        self.ways.turn_to(standby.address());
+        self.primary = standby;
+        Ok(())
+    }
+}
+
+impl Deployment for Pg {
+    fn url(&mut self, worker: u32) -> Result<String, Failure> {
+        let port = self.ways.to(self.primary.address(), worker)?;
+        Ok(self.primary.url().replace(&format!(":{}", self.primary.address().port()), &format!(":{port}")))
+    }
+
+    fn hurt(&mut self, fault: Fault, worker: u32) -> Result<(), Failure> {
+        match fault {
+            Fault::ServersStopped => self.primary.freeze(),
+            Fault::ServerRestarted => {
+                self.primary.server_mut().kill();
+                self.primary.restart()?;
+            }
+            Fault::FailedOver => self.fail_over()?,
+            other if self.ways.hurt(other, worker) => {}
+            other => return Err(Failure::new(format!("PostgreSQL does not suffer {other}"))),
+        }
+        Ok(())
+    }
+
+    fn mend(&mut self, fault: Fault, _worker: u32) -> Result<(), Failure> {
+        match fault {
+            Fault::ServersStopped => self.primary.thaw(),
+            _ => self.ways.mend(),
+        }
+        Ok(())
+    }
+}
+
+struct Maria {
+    server: MariaDb,
+    ways: Ways,
+}
+
+impl Deployment for Maria {
+    fn url(&mut self, worker: u32) -> Result<String, Failure> {
+        let port = self.ways.to(self.server.address(), worker)?;
+        Ok(self.server.url().replace(&format!(":{}", self.server.address().port()), &format!(":{port}")))
+    }
+
+    fn hurt(&mut self, fault: Fault, worker: u32) -> Result<(), Failure> {
+        match fault {
+            Fault::ServersStopped => self.server.server().stop(),
+            Fault::ServerRestarted => {
+                self.server.server_mut().kill();
+                self.server.restart()?;
+            }
+            other if self.ways.hurt(other, worker) => {}
+            other => return Err(Failure::new(format!("MariaDB does not suffer {other}"))),
+        }
+        Ok(())
+    }
+
+    fn mend(&mut self, fault: Fault, _worker: u32) -> Result<(), Failure> {
+        match fault {
+            Fault::ServersStopped => self.server.server().cont(),
+            _ => self.ways.mend(),
+        }
+        Ok(())
+    }
+}
+
+fn start_postgres() -> Result<Box<dyn Deployment>, Failure> {
+    Ok(Box::new(Pg { primary: Postgres::start_durable()?, standby: None, ways: Ways::default() }))
+}
+
+fn start_with_standby() -> Result<Box<dyn Deployment>, Failure> {
+    let primary = Postgres::start_durable()?;
+    let standby = primary.start_standby("behind", &[])?;
+    Ok(Box::new(Pg { primary, standby: Some(standby), ways: Ways::default() }))
+}
+
+fn start_mariadb() -> Result<Box<dyn Deployment>, Failure> {
+    Ok(Box::new(Maria { server: MariaDb::start_durable()?, ways: Ways::default() }))
+}
+
+pub(super) fn experiments() -> Vec<Experiment> {
+    let of = |engine, start: fn() -> Result<Box<dyn Deployment>, Failure>| {
+        let bare = move |fault| Experiment::new(engine, "single, durable", fault, start);
+        let fenced = move |fault| bare(fault).holds(fenced());
+        vec![
+            fenced(Fault::HolderKilled),
+            paused(fenced(Fault::HolderStoppedLong)).quick(),
+            paused_write_only(bare(Fault::HolderStoppedLong)),
+            fenced(Fault::HolderCut),
+            fenced(Fault::RepliesDropped),
+            fenced(Fault::RequestsDelayed),
+            fenced(Fault::ServersStopped),
+            fenced(Fault::ServerRestarted),
+        ]
+    };
+    let work = Work::beset(9_000, 12_000);
+    let second = Duration::from_secs(1);
+    let failed = Experiment::new("postgres", "asynchronous standby", Fault::FailedOver, start_with_standby);
+    let failed = failed.with_ttl(second * 8).with_work(work).with_rounds(1, 1);
+    let failed = failed.with_times(second * 6, second * 4).breaks([Asked::Of(Property::E1)]).quick();
+    of("postgres", start_postgres).into_iter().chain(of("mysql", start_mariadb)).chain([failed]).collect()
+}

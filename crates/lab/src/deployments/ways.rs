@@ -1,0 +1,44 @@
+//! A way of its own for each worker to one server, so that one of them can be cut off.
+
+use crate::fault::Fault;
+use fencelock_lab::{Failure, Mood, Proxy};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+#[derive(Debug, Default)]
+pub(super) struct Ways(HashMap<u32, Proxy>);
+
+impl Ways {
+    /// The port of the worker's way to `server`.
+    pub(super) fn to(&mut self, server: SocketAddr, worker: u32) -> Result<u16, Failure> {
+        let way = Proxy::before(server)?;
+        let port = way.port();
+        self.0.insert(worker, way);
+        Ok(port)
+    }
+
+    /// All ways lead to `server` from now on.
+    pub(super) fn turn_to(&self, server: SocketAddr) {
+        self.0.values().for_each(|way| way.turn_to(server));
+    }
+
+    /// Begins a fault of one worker's way; false if it is none.
+    pub(super) fn hurt(&self, fault: Fault, worker: u32) -> bool {
+        let (mood, all) = match fault {
+            Fault::HolderCut => (Mood::Refuse, false),
+            Fault::RepliesDropped => (Mood::DropReplies, false),
+            Fault::RequestsDelayed => (Mood::DelayRequests(Duration::from_millis(700)), false),
+            Fault::RequestsTwice => (Mood::RequestsTwice(Duration::from_millis(400)), true),
+            _ => return false,
+        };
+        for (_, way) in self.0.iter().filter(|(of, _)| all || **of == worker) {
+            way.set(mood);
+        }
+        true
+    }
+
+    pub(super) fn mend(&self) {
+        self.0.values().for_each(|way| way.set(Mood::Honest));
+    }
+}

@@ -1,0 +1,211 @@
+//! What is tried: an engine in a deployment, under a fault, and what is expected of it.
+
+use crate::fault::Fault;
+use crate::worker::{Guarded, Work};
+use fencelock_lab::Failure;
+use fencelock_testkit::history::Property;
+use std::fmt;
+use std::time::Duration;
+
+/// Servers as they run, and how they are hurt.
+pub(crate) trait Deployment {
+    /// Where a worker connects to; a deployment may give each worker a way of its own.
+    fn url(&mut self, worker: u32) -> Result<String, Failure>;
+
+    /// Rules that the workers attest.
+    fn attest(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Begins the fault; those at a holder are done to `worker`.
+    fn hurt(&mut self, fault: Fault, worker: u32) -> Result<(), Failure>;
+
+    /// Ends it.
+    fn mend(&mut self, fault: Fault, worker: u32) -> Result<(), Failure>;
+}
+
+/// A promise that is asked for, of all that is guarded or of one way of guarding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Asked {
+    Of(Property),
+    /// Updates to a counter that nothing guards but the lock.
+    OpenUpdates,
+    /// Updates to a counter whose gate is not entered before the read: the token is checked at the write alone.
+    WriteOnlyUpdates,
+}
+
+impl Asked {
+    pub(crate) const fn id(self) -> &'static str {
+        match self {
+            Self::Of(property) => property.id(),
+            Self::OpenUpdates => "G2 without a gate",
+            Self::WriteOnlyUpdates => "G2 checked at the write only",
+        }
+    }
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.id())
+    }
+}
+
+/// One cell of the matrix.
+#[derive(Clone, Debug)]
+pub(crate) struct Experiment {
+    pub(crate) engine: &'static str,
+    pub(crate) deployment: &'static str,
+    pub(crate) fault: Fault,
+    /// What is special about it, where the same fault is tried in several ways.
+    pub(crate) variant: &'static str,
+    /// What must hold, and what must break; of the rest only what was seen is told.
+    pub(crate) holds: Vec<Asked>,
+    pub(crate) breaks: Vec<Asked>,
+    /// Part of the quick run.
+    pub(crate) quick: bool,
+    pub(crate) start: fn() -> Result<Box<dyn Deployment>, Failure>,
+    pub(crate) ttl: Duration,
+    pub(crate) workers: u32,
+    pub(crate) work: Work,
+    /// How often the fault is done, how long it lasts, and how long the rest between is.
+    pub(crate) rounds: u32,
+    pub(crate) lasts: Duration,
+    pub(crate) rest: Duration,
+    /// Fewer hits show nothing.
+    pub(crate) least_hits: u32,
+    /// How long a free lock may stay unserved where nothing is broken.
+    pub(crate) served_within: Duration,
+}
+
+impl Experiment {
+    /// An experiment with four workers at one lock, which expects nothing yet.
+    pub(crate) fn new(
+        engine: &'static str,
+        deployment: &'static str,
+        fault: Fault,
+        start: fn() -> Result<Box<dyn Deployment>, Failure>,
+    ) -> Self {
+        let ttl = Duration::from_secs(1);
+        Self {
+            engine,
+            deployment,
+            fault,
+            variant: "",
+            holds: Vec::new(),
+            breaks: Vec::new(),
+            quick: false,
+            start,
+            ttl,
+            workers: 4,
+            work: Work::default(),
+            rounds: 6,
+            lasts: lasting(fault, ttl),
+            rest: ttl * 2,
+            least_hits: 2,
+            served_within: ttl * 5,
+        }
+    }
+
+    /// Part of the quick run.
+    pub(crate) fn quick(mut self) -> Self {
+        self.quick = true;
+        self
+    }
+
+    /// What must hold.
+    pub(crate) fn holds(mut self, asked: impl IntoIterator<Item = Asked>) -> Self {
+        self.holds.extend(asked);
+        self
+    }
+
+    /// What must break.
+    pub(crate) fn breaks(mut self, asked: impl IntoIterator<Item = Asked>) -> Self {
+        self.breaks.extend(asked);
+        self
+    }
+
+    /// Another ttl, and everything that follows from it.
+    pub(crate) fn with_ttl(mut self, ttl: Duration) -> Self {
+        (self.ttl, self.lasts, self.rest, self.served_within) = (ttl, lasting(self.fault, ttl), ttl * 2, ttl * 5);
+        self
+    }
+
+    pub(crate) fn with_rounds(mut self, rounds: u32, least_hits: u32) -> Self {
+        (self.rounds, self.least_hits) = (rounds, least_hits);
+        self
+    }
+
+    pub(crate) fn with_times(mut self, lasts: Duration, rest: Duration) -> Self {
+        (self.lasts, self.rest) = (lasts, rest);
+        self
+    }
+
+    pub(crate) fn with_work(mut self, work: Work) -> Self {
+        self.work = work;
+        self
+    }
+
+    /// What is special about it.
+    pub(crate) fn called(mut self, variant: &'static str) -> Self {
+        self.variant = variant;
+        self
+    }
+
+    pub(crate) fn with_served_within(mut self, limit: Duration) -> Self {
+        self.served_within = limit;
+        self
+    }
+
+    /// The name it is chosen by.
+    pub(crate) fn id(&self) -> String {
+        let variant = if self.variant.is_empty() { String::new() } else { format!(" ({})", self.variant) };
+        format!("{}/{}/{}{variant}", self.engine, self.deployment, self.fault)
+    }
+}
+
+fn lasting(fault: Fault, ttl: Duration) -> Duration {
+    match fault {
+        Fault::HolderStoppedShort => ttl / 2,
+        Fault::HolderKilled | Fault::Flushed | Fault::Evicted => ttl / 10,
+        _ => ttl * 2,
+    }
+}
+
+/// What `Leased` promises.
+pub(crate) fn leased() -> Vec<Asked> {
+    [Property::E1, Property::E2, Property::R1, Property::L1].map(Asked::Of).to_vec()
+}
+
+/// What a fencing token and a gate promise by themselves; of stale writes only [`stale`] says something.
+pub(crate) fn gated() -> Vec<Asked> {
+    [Property::K1, Property::K2, Property::G2].map(Asked::Of).to_vec()
+}
+
+/// Nothing stale is accepted: where the fault makes stale writers.
+pub(crate) fn stale() -> Vec<Asked> {
+    vec![Asked::Of(Property::G1)]
+}
+
+/// What `Fenced` promises where the clocks are right too.
+pub(crate) fn fenced() -> Vec<Asked> {
+    leased().into_iter().chain(gated()).collect()
+}
+
+/// A holder is stopped beyond its ttl in the middle of its updates: those behind
+/// the gate are safe, those without are lost.
+pub(crate) fn paused(experiment: Experiment) -> Experiment {
+    experiment.holds(stale()).breaks([Asked::OpenUpdates]).with_rounds(10, 4)
+}
+
+/// The same where the token is checked at the write alone.
+pub(crate) fn paused_write_only(experiment: Experiment) -> Experiment {
+    let ttl = experiment.ttl;
+    let think = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX) * 2 / 5;
+    let work = Work { only: Some(Guarded::WriteOnly), hold: (0, 1), rest: 1, think, ..Work::default() };
+    experiment
+        .called("checked at the write only")
+        .breaks([Asked::WriteOnlyUpdates])
+        .with_work(work)
+        .with_rounds(12, 4)
+        .with_times(ttl * 3 / 2, ttl)
+}

@@ -1,0 +1,226 @@
+//! Runs one experiment: starts the deployment and the workers, does the faults by
+//! the seed, and gives back the history.
+
+use crate::experiment::{Deployment, Experiment};
+use crate::fault::Fault;
+use crate::store::Store;
+use crate::worker::Terms;
+use fencelock_lab::Failure;
+use fencelock_testkit::history::{Event, Recorder, What, read};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Set when the run is to end early, as by Ctrl-C.
+pub(crate) static ENDED: AtomicBool = AtomicBool::new(false);
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) events: Vec<Event>,
+    /// The level that the deployment gave when it was connected to.
+    pub(crate) level: String,
+}
+
+struct Worker {
+    child: Child,
+    number: u32,
+    history: PathBuf,
+}
+
+impl Worker {
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Whether the last it wrote was under a lock.
+    fn holds(&self) -> bool {
+        let text = std::fs::read(&self.history).unwrap_or_default();
+        let tail = text.get(text.len().saturating_sub(512)..).unwrap_or_default();
+        let tail = String::from_utf8_lossy(tail);
+        let Some(last) = tail.trim_end().lines().last() else { return false };
+        let outside = ["\"acquire\"", "\"not_granted\"", "\"release\"", "\"released\"", "\"doubted\"", "\"lost\""];
+        !last.is_empty() && !outside.iter().any(|what| last.contains(what))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Run<'a> {
+    experiment: &'a Experiment,
+    deployment: Box<dyn Deployment>,
+    store: Store,
+    folder: &'a Path,
+    workers: Vec<Worker>,
+    started: u32,
+    random: fastrand::Rng,
+    recorder: Recorder,
+}
+
+/// Runs it in `folder`, for as many rounds as it says or for `lasting`.
+pub(crate) fn run(
+    experiment: &Experiment,
+    seed: u64,
+    lasting: Option<Duration>,
+    folder: &Path,
+) -> Result<Ran, Failure> {
+    let deployment = (experiment.start)()?;
+    let recorder = Recorder::create(&folder.join("lab.jsonl"), 0)?;
+    let mut run = Run {
+        experiment,
+        deployment,
+        store: Store::start()?,
+        folder,
+        workers: Vec::new(),
+        started: 0,
+        random: fastrand::Rng::with_seed(seed),
+        recorder,
+    };
+    let level = run.level()?;
+    for _ in 0..experiment.workers {
+        run.start_worker()?;
+    }
+    run.rest(experiment.ttl.max(Duration::from_secs(2)));
+    let end = lasting.map(|lasting| Instant::now() + lasting);
+    for fault in 1.. {
+        let over = end.map_or(fault > experiment.rounds, |end| Instant::now() > end);
+        if over || ENDED.load(Ordering::Relaxed) {
+            break;
+        }
+        run.round(fault)?;
+    }
+    run.rest(experiment.served_within);
+    let (folder, final_values) = run.finish()?;
+    let files = std::fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut events = read(files.filter(|path| path.extension().is_some_and(|e| e == "jsonl")))?;
+    let at = events.last().map_or(0, |last| last.at + 1);
+    events.extend(final_values.into_iter().map(|what| Event { at, worker: 0, hold: 0, what }));
+    Ok(Ran { events, level })
+}
+
+impl<'a> Run<'a> {
+    /// Connects once, as a program would, to see what is promised.
+    fn level(&mut self) -> Result<String, Failure> {
+        let (url, attest) = (self.deployment.url(u32::MAX)?, self.deployment.attest());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let connected = runtime.block_on(async {
+            let builder = attest.iter().fold(fencelock::builder(&url), |builder, rule| builder.attest(rule));
+            let client = builder.connect().await?;
+            let level = client.guarantees().level();
+            client.close().await;
+            Ok::<_, fencelock::Error>(level.map_or_else(|| "none".to_owned(), |level| level.to_string()))
+        });
+        connected.map_err(|e| Failure::new(format!("{}: {e}", self.experiment.id())))
+    }
+
+    fn start_worker(&mut self) -> Result<(), Failure> {
+        self.started += 1;
+        let number = self.started;
+        let history = self.folder.join(format!("{number}.jsonl"));
+        let terms = Terms {
+            url: self.deployment.url(number)?,
+            attest: self.deployment.attest(),
+            number,
+            history: history.clone(),
+            store: self.store.port(),
+            ttl: self.experiment.ttl,
+            work: self.experiment.work,
+        };
+        let file = self.folder.join(format!("{number}.terms"));
+        std::fs::write(&file, serde_json::to_vec(&terms).map_err(std::io::Error::from)?)?;
+        let log = std::fs::File::create(self.folder.join(format!("{number}.log")))?;
+        let child = Command::new(std::env::current_exe()?)
+            .arg("worker")
+            .arg(&file)
+            // It ends when this end of the pipe does, also if we are killed.
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()?;
+        self.workers.push(Worker { child, number, history });
+        Ok(())
+    }
+
+    /// One fault, from the rest before it to its end.
+    fn round(&mut self, number: u32) -> Result<(), Failure> {
+        let spread = u64::try_from(self.experiment.rest.as_millis()).unwrap_or(u64::MAX);
+        let more = Duration::from_millis(self.random.u64(0..=spread / 2));
+        self.rest(self.experiment.rest + more);
+        let fault = self.experiment.fault;
+        if fault == Fault::None {
+            return Ok(());
+        }
+        let victim = self.victim();
+        let Some(worker) = self.workers.get(victim) else { return Ok(()) };
+        let at_worker = worker.number;
+        let kind = format!("{fault} {at_worker}").into();
+        self.recorder.record(0, What::Fault { fault: number, kind })?;
+        match fault {
+            Fault::HolderKilled => drop(self.workers.remove(victim)),
+            Fault::HolderStoppedShort | Fault::HolderStoppedLong => worker.signal(Signal::STOP),
+            _ => self.deployment.hurt(fault, at_worker)?,
+        }
+        self.rest(self.experiment.lasts);
+        match fault {
+            Fault::HolderKilled => self.start_worker()?,
+            Fault::HolderStoppedShort | Fault::HolderStoppedLong => {
+                self.workers.iter().for_each(|worker| worker.signal(Signal::CONT));
+            }
+            _ => self.deployment.mend(fault, at_worker)?,
+        }
+        self.recorder.record(0, What::Healed { fault: number })?;
+        Ok(())
+    }
+
+    /// One that holds just now, if one is found soon.
+    fn victim(&mut self) -> usize {
+        for _ in 0..200 {
+            let at = self.random.usize(0..self.workers.len().max(1));
+            if self.workers.get(at).is_some_and(Worker::holds) {
+                return at;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        0
+    }
+
+    fn rest(&self, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end && !ENDED.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(20).min(end.saturating_duration_since(Instant::now())));
+        }
+    }
+
+    /// Ends the workers, and tells what is in the store then.
+    fn finish(mut self) -> Result<(&'a Path, Vec<What>), Failure> {
+        for worker in &mut self.workers {
+            worker.signal(Signal::CONT);
+            drop(worker.child.stdin.take());
+        }
+        let end = Instant::now() + Duration::from_secs(5);
+        for worker in &mut self.workers {
+            while worker.child.try_wait()?.is_none() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        self.workers.clear();
+        let values = self.store.values().into_iter().map(|(resource, value)| {
+            let resource: std::sync::Arc<str> = resource.into();
+            match value.as_slice() {
+                elements if &*resource == "list" => What::FinalList { resource, elements: elements.to_vec() },
+                [count] => What::FinalCount { resource, value: *count },
+                _ => What::FinalCount { resource, value: 0 },
+            }
+        });
+        Ok((self.folder, values.collect()))
+    }
+}
