@@ -118,6 +118,16 @@ fn to_do(status: &SetStatus, node: &NodeStatus) -> String {
     if let Some(master) = &node.replica_of {
         return format!("a replica of {master}: name an independent server");
     }
+    if let Some(twin) = &node.twin_of {
+        return format!("the same server as {twin}: name an independent server");
+    }
+    if let Some(size) = node.set_size.filter(|_| !status.is_together(node)) {
+        let named = status.nodes.len();
+        return match size == named {
+            true => "of another set than the others: name the nodes of one set".to_owned(),
+            false => format!("its set has {size} nodes: name them all, and not {named}"),
+        };
+    }
     let in_use = status.nodes.iter().any(|node| node.state == NodeState::Ready);
     match &node.state {
         NodeState::Ready if node.counters == 65_536 => "-".to_owned(),
@@ -138,7 +148,9 @@ fn as_json(status: &SetStatus) -> Value {
             "durable": node.durable,
             "version": node.version,
             "set": node.set,
+            "set_size": node.set_size,
             "replica_of": node.replica_of,
+            "twin_of": node.twin_of,
             "to_do": to_do(status, node),
         })
     });

@@ -9,6 +9,7 @@ use crate::probe::Facts;
 use crate::set::Set;
 use fencelock_core::{Error, ErrorKind, Result};
 use fencelock_redis::redis::{self, Value};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,14 +67,43 @@ pub struct NodeStatus {
     pub state: NodeState,
     /// The set it belongs to, where it does.
     pub set: Option<String>,
+    /// How many nodes that set was made of.
+    pub set_size: Option<usize>,
     /// How many of its 65,536 counters it has. In a shard without one it does not vote.
     pub counters: u32,
     /// The version of Redis.
     pub version: String,
     /// The master that it copies, if it is a replica, which it must not be.
     pub replica_of: Option<String>,
+    /// The node before it that is the same server, which must not be.
+    pub twin_of: Option<String>,
     /// Whether every write is on disk before it is answered, where the node tells.
     pub durable: Option<bool>,
+}
+
+impl NodeStatus {
+    fn silent(address: String) -> Self {
+        let (set, set_size, replica_of, twin_of, durable) = Default::default();
+        let (state, version) = (NodeState::Empty, "-".to_owned());
+        Self { address, state, set, set_size, counters: 0, version, replica_of, twin_of, durable }
+    }
+
+    fn tells(&mut self, facts: &Facts) {
+        self.state = match &facts.record {
+            Found::Nothing => NodeState::Empty,
+            Found::Foreign(layout) => NodeState::Foreign(layout.clone()),
+            Found::Record(record) => match record.state {
+                State::Begun => NodeState::Begun,
+                State::Reseeding => NodeState::Reseeding,
+                State::Ready => NodeState::Ready,
+            },
+        };
+        if let Found::Record(record) = &facts.record {
+            (self.set, self.set_size) = (Some(record.set.clone()), Some(record.nodes));
+        }
+        (self.version, self.replica_of) = (facts.version().to_owned(), facts.replica_of());
+        self.durable = facts.is_durable();
+    }
 }
 
 /// All nodes, as [`RedlockOperator::status`] found them.
@@ -85,10 +115,24 @@ pub struct SetStatus {
 }
 
 impl SetStatus {
-    /// How many nodes vote in every shard.
+    /// How many nodes vote together in every shard: with all their counters, in one set
+    /// of as many nodes as are named, and each a server of its own.
     #[must_use]
     pub fn voting(&self) -> usize {
-        self.nodes.iter().filter(|node| node.state == NodeState::Ready && node.counters == SHARDS).count()
+        self.nodes.iter().filter(|node| self.votes(node)).count()
+    }
+
+    fn votes(&self, node: &NodeStatus) -> bool {
+        let whole = node.state == NodeState::Ready && node.counters == SHARDS;
+        whole && node.replica_of.is_none() && node.twin_of.is_none() && self.is_together(node)
+    }
+
+    /// Whether the node belongs to the set of most, and that has as many nodes as are named.
+    #[must_use]
+    pub fn is_together(&self, node: &NodeStatus) -> bool {
+        let members = |set: &Option<String>| self.nodes.iter().filter(|other| other.set == *set).count();
+        let most = self.nodes.iter().filter(|node| node.set.is_some()).map(|node| members(&node.set)).max();
+        node.set.is_some() && Some(members(&node.set)) == most && node.set_size == Some(self.nodes.len())
     }
 
     /// Whether locks can be taken: a majority votes.
@@ -229,32 +273,21 @@ impl RedlockOperator {
     /// It only asks.
     pub async fn status(&self) -> Result<SetStatus> {
         let mut nodes = Vec::new();
+        let mut servers: HashMap<String, String> = HashMap::new();
         for (at, found) in self.set.probe().await.into_iter().enumerate() {
-            let address = address(&self.set, at);
-            let facts = match found {
-                Ok(facts) => facts,
-                Err(failure) => {
-                    let state = NodeState::Unreachable(failure.error.message().to_owned());
-                    let (set, version, replica_of, durable) = (None, "-".to_owned(), None, None);
-                    nodes.push(NodeStatus { address, state, set, counters: 0, version, replica_of, durable });
-                    continue;
+            let mut node = NodeStatus::silent(address(&self.set, at));
+            match found {
+                Ok(facts) => {
+                    node.counters = self.counters(at).await.unwrap_or(0);
+                    node.tells(&facts);
+                    node.twin_of = facts.run_id().and_then(|run_id| servers.get(run_id).cloned());
+                    if let Some(run_id) = facts.run_id() {
+                        servers.entry(run_id.to_owned()).or_insert_with(|| node.address.clone());
+                    }
                 }
-            };
-            let (state, set) = match &facts.record {
-                Found::Nothing => (NodeState::Empty, None),
-                Found::Foreign(layout) => (NodeState::Foreign(layout.clone()), None),
-                Found::Record(record) => {
-                    let state = match record.state {
-                        State::Begun => NodeState::Begun,
-                        State::Reseeding => NodeState::Reseeding,
-                        State::Ready => NodeState::Ready,
-                    };
-                    (state, Some(record.set.clone()))
-                }
-            };
-            let counters = self.counters(at).await.unwrap_or(0);
-            let (version, replica_of, durable) = (facts.version().to_owned(), facts.replica_of(), facts.is_durable());
-            nodes.push(NodeStatus { address, state, set, counters, version, replica_of, durable });
+                Err(failure) => node.state = NodeState::Unreachable(failure.error.message().to_owned()),
+            }
+            nodes.push(node);
         }
         Ok(SetStatus { nodes })
     }

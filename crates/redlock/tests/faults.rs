@@ -211,6 +211,11 @@ async fn nodes_that_are_not_independent_are_refused() {
     nodes.nodes()[2].command(&["REPLICAOF", "127.0.0.1", &address(1).port().to_string()]).unwrap();
     let e = engine(&nodes.addresses()).await.unwrap_err();
     assert!(e.kind() == ErrorKind::Refused && e.to_string().contains("is a replica of"), "{e}");
+    let status = operator(&nodes).status().await.unwrap();
+    assert_eq!((status.voting(), status.nodes[2].replica_of.is_some()), (2, true), "{status:?}");
+    let twice = common::config(&twice).unwrap();
+    let status = fencelock_redlock::RedlockOperator::new(twice).unwrap().status().await.unwrap();
+    assert_eq!((status.voting(), status.nodes[2].twin_of.clone()), (2, Some(address(0).to_string())), "{status:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -221,10 +226,16 @@ async fn sets_do_not_mix() {
         format!("{},{},{}", three.nodes()[0].address(), three.nodes()[1].address(), others.nodes()[0].address());
     let e = engine(&mixed).await.unwrap_err();
     assert!(e.kind() == ErrorKind::Refused && e.to_string().contains("different sets"), "{e}");
+    let status =
+        fencelock_redlock::RedlockOperator::new(common::config(&mixed).unwrap()).unwrap().status().await.unwrap();
+    assert_eq!(status.voting(), 2, "{status:?}");
     let five = five().await;
     let part: Vec<_> = five.nodes().iter().take(3).map(|node| node.address().to_string()).collect();
     let e = engine(&part.join(",")).await.unwrap_err();
     assert!(e.kind() == ErrorKind::Refused && e.to_string().contains("initialised with 5 nodes"), "{e}");
+    let part = common::config(&part.join(",")).unwrap();
+    let status = fencelock_redlock::RedlockOperator::new(part).unwrap().status().await.unwrap();
+    assert!(status.voting() == 0 && status.nodes[0].set_size == Some(5), "{status:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -35,6 +35,14 @@ enum Protocol {
     CountUpAndWriteBack,
     /// Ours: one more than the largest of a majority, accepted by a majority where it is larger.
     Propose,
+    /// The same, and accepted where it is equal too, as it would be if a proposal could be sent again.
+    ProposeOrEqual,
+}
+
+impl Protocol {
+    fn counts_up(self) -> bool {
+        matches!(self, Self::CountUp | Self::CountUpAndWriteBack)
+    }
 }
 
 /// What becomes of a node that loses its counter.
@@ -154,10 +162,10 @@ impl Model for Tokens {
                 Phase::Idle => {}
                 Phase::Reading => {
                     for node in 0..NODES as u8 {
-                        let enough = self.protocol == Protocol::Propose && bits(c.read) >= MAJORITY;
+                        let enough = !self.protocol.counts_up() && bits(c.read) >= MAJORITY;
                         if !enough && c.read & (1 << node) == 0 && state.counters[usize::from(node)].is_some() {
                             actions.push(Action::Read { client, node, answer_lost: false });
-                            if self.protocol != Protocol::Propose {
+                            if self.protocol.counts_up() {
                                 actions.push(Action::Read { client, node, answer_lost: true });
                             }
                         }
@@ -197,7 +205,7 @@ impl Model for Tokens {
             }
             Action::Read { client, node, answer_lost } => {
                 let counter = state.counters[usize::from(node)].as_mut()?;
-                if self.protocol != Protocol::Propose {
+                if self.protocol.counts_up() {
                     *counter += 1;
                 }
                 let (value, c) = (*counter, &mut state.clients[usize::from(client)]);
@@ -212,7 +220,7 @@ impl Model for Tokens {
             Action::Propose(client) => {
                 let c = &mut state.clients[usize::from(client)];
                 c.phase = Phase::Proposing;
-                c.token = c.largest + u8::from(self.protocol == Protocol::Propose);
+                c.token = c.largest + u8::from(!self.protocol.counts_up());
                 if self.protocol == Protocol::CountUp {
                     c.accepted = u8::MAX;
                 } else {
@@ -275,7 +283,11 @@ impl Model for Tokens {
 
 impl Tokens {
     fn accepts(&self, state: &State, (node, _, _, token): &Proposal) -> bool {
-        state.counters[usize::from(*node)].is_some_and(|c| self.protocol != Protocol::Propose || *token > c)
+        state.counters[usize::from(*node)].is_some_and(|c| match self.protocol {
+            Protocol::Propose => *token > c,
+            Protocol::ProposeOrEqual => *token >= c,
+            Protocol::CountUp | Protocol::CountUpAndWriteBack => true,
+        })
     }
 
     /// One of the states that differ from this one in nothing that matters.
@@ -366,6 +378,11 @@ fn three_clients_are_sound() {
 fn counting_up_at_each_node_is_not() {
     assert!(fault("largest of counters", model(Protocol::CountUp, Loss::Never, 2, 2, 1)).is_some());
     assert!(fault("the same, written back", model(Protocol::CountUpAndWriteBack, Loss::Never, 2, 1, 0)).is_some());
+}
+
+#[test]
+fn accepting_the_same_number_twice_is_not() {
+    assert!(fault("equal is accepted", model(Protocol::ProposeOrEqual, Loss::Never, 2, 1, 0)).is_some());
 }
 
 #[test]
