@@ -33,6 +33,7 @@ pub(super) fn main(mut args: impl Iterator<Item = OsString>) -> u8 {
         return exit::signalled(Signal::KILL.as_raw());
     }
     terminal::as_usual();
+    terminal::let_ask(parent);
     if let Err(e) = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP) {
         say(format_args!("cannot stop: {e}"));
         return exit::SYSTEM;

@@ -2,9 +2,10 @@
 
 use super::group::Group;
 use nix::sys::signal::{SigSet, Signal};
-use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
+use nix::unistd::{Pid, getpgid, getpgrp, tcgetpgrp, tcsetpgrp};
 use std::fs::File;
 use std::io::{IsTerminal, stdin, stdout};
+use std::sync::Arc;
 
 /// Lets this process use its terminal while in the background: the system would
 /// stop it with TTOU otherwise. Threads made later inherit it, and so does the command.
@@ -15,6 +16,18 @@ pub(super) fn outlive_background() {
 /// Undoes [`outlive_background`], for the command.
 pub(super) fn as_usual() {
     let _ = SigSet::from(Signal::SIGTTOU).thread_unblock();
+}
+
+/// Lets the command ask for the terminal by stopping for want of it, if its parent has it to give.
+///
+/// Shells ignore TTIN in `$(…)`, where the command, in a group of its own, would
+/// be refused its input instead.
+pub(super) fn let_ask(parent: i32) {
+    let foreground = File::open("/dev/tty").ok().and_then(|tty| tcgetpgrp(&tty).ok());
+    if foreground.is_some() && foreground == getpgid(Some(Pid::from_raw(parent))).ok() {
+        // What has a handler has its default again in the program that is run next.
+        let _ = signal_hook::flag::register(Signal::SIGTTIN as i32, Arc::default());
+    }
 }
 
 /// The controlling terminal.

@@ -120,6 +120,25 @@ fn a_command_with_other_input_gets_the_terminal_when_it_asks() {
 }
 
 #[test]
+fn a_command_in_a_substitution_gets_the_terminal_when_it_asks() {
+    let place = Place::new();
+    let mut shell = Session::shell(&place);
+    shell.expect("$ ");
+    // Its shell ignores the signal that would stop it for want of the terminal.
+    for from in ["", "< /dev/tty"] {
+        shell.keys(&format!(
+            "x=$($BINARY run n -- sh -c 'echo as\"\"king > /dev/tty; read y {from}; echo $y'); echo \"<$x>\"\n"
+        ));
+        shell.expect("asking");
+        shell.keys("world\n");
+        shell.expect("<world>");
+        shell.screen.lock().unwrap().clear();
+    }
+    shell.keys("exit\n");
+    shell.code();
+}
+
+#[test]
 fn control_c_reaches_the_command() {
     let place = Place::new();
     let mut session = Session::run(&place, &[], "echo go; exec sleep 30");
