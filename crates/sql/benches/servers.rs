@@ -148,7 +148,7 @@ fn main() {
     // On one thread what is compared is the work. On several, a task that is alone and waits for
     // a socket is moved between the workers, which costs raw more than us.
     let one = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    one.block_on(bench("one thread"));
+    one.block_on(async { tokio::spawn(bench("one thread")).await.unwrap() });
     drop(one);
     let several = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     // On a worker, as what the client does: the main thread is woken more slowly.
@@ -160,18 +160,19 @@ async fn bench(threads: &str) {
     let named: Vec<_> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
     let wanted = |name: &str| named.is_empty() || named.iter().any(|named| named == name);
     if wanted("postgres") {
-        postgres(threads).await;
+        postgres(Postgres::start_durable().unwrap(), &format!("PostgreSQL, {threads}")).await;
+        postgres(Postgres::start().unwrap(), &format!("PostgreSQL that waits for no disk, {threads}")).await;
     }
     if wanted("mysql") {
-        mysql(threads).await;
+        mysql(MariaDb::start_durable().unwrap(), &format!("MariaDB, {threads}")).await;
+        mysql(MariaDb::start().unwrap(), &format!("MariaDB that waits for no disk, {threads}")).await;
     }
     if wanted("sqlite") {
         sqlite(threads).await;
     }
 }
 
-async fn postgres(threads: &str) {
-    let server = Postgres::start().unwrap();
+async fn postgres(server: Postgres, what: &str) {
     let config = PostgresConfig::from_url(&EngineUrl::parse(&server.url()).unwrap()).unwrap();
     let client = LockClient::new(SqlLock::postgres(config).await.unwrap()).unwrap();
     let mut connection = raw_options::<sqlx::postgres::PgConnectOptions>(&server.url()).connect().await.unwrap();
@@ -180,11 +181,10 @@ async fn postgres(threads: &str) {
     sqlx::raw_sql(bounds).execute(&mut connection).await.unwrap();
     let acquire = fill(include_str!("../src/postgres/sql/acquire.sql"), PG_NOW, '"');
     let free = fill(include_str!("../src/postgres/sql/free.sql"), PG_NOW, '"');
-    compare(&format!("PostgreSQL, {threads}"), &client, Raw::Postgres(connection, acquire, free)).await;
+    compare(what, &client, Raw::Postgres(connection, acquire, free)).await;
 }
 
-async fn mysql(threads: &str) {
-    let server = MariaDb::start().unwrap();
+async fn mysql(server: MariaDb, what: &str) {
     let config = MySqlConfig::from_url(&EngineUrl::parse(&server.url()).unwrap()).unwrap();
     let client = LockClient::new(SqlLock::mysql(config).await.unwrap()).unwrap();
     let mut connection = raw_options::<sqlx::mysql::MySqlConnectOptions>(&server.url()).connect().await.unwrap();
@@ -192,7 +192,7 @@ async fn mysql(threads: &str) {
     let acquire = ordered(&fill(include_str!("../src/mysql/sql/acquire.sql"), MY_NOW, '`'));
     let free = ordered(&fill(include_str!("../src/mysql/sql/free.sql"), MY_NOW, '`'));
     client.acquire("raw").await.unwrap().release().await.unwrap(); // the row is there for both
-    compare(&format!("MariaDB, {threads}"), &client, Raw::MySql(connection, acquire, free)).await;
+    compare(what, &client, Raw::MySql(connection, acquire, free)).await;
 }
 
 async fn sqlite(threads: &str) {

@@ -50,6 +50,7 @@ of_every_server! {
     transactions::it_commits_with_the_data();
     transactions::leases_beside_an_open_one();
     transactions::no_update_is_lost();
+    transactions::two_lines_guard_a_table_of_ones_own();
     transactions::an_outer_transaction_freezes_no_clock();
 }
 

@@ -115,3 +115,22 @@ pub(crate) async fn an_outer_transaction_freezes_no_clock<D: Db>() {
     assert!(next.token > crashed.token);
     outer.rollback().await.unwrap();
 }
+
+/// The documented two lines for a table of one's own: enter before the first read, and carry the token at each write.
+pub(crate) async fn two_lines_guard_a_table_of_ones_own<D: Db>() {
+    let db = D::start();
+    db.run("CREATE TABLE r (id INT PRIMARY KEY, fence BIGINT NOT NULL, n BIGINT NOT NULL)").await;
+    db.run("INSERT INTO r VALUES (1, 0, 0)").await;
+    let fence = "SELECT fence FROM r";
+    let enter = |token: i64| format!("UPDATE r SET fence = {token} WHERE id = 1 AND fence <= {token}");
+    let write = |token: i64, n: i64| format!("UPDATE r SET n = {n} WHERE id = 1 AND fence = {token}");
+    db.run(&enter(7)).await;
+    db.run(&write(7, 1)).await;
+    // The next holder enters between the first one's read and its write, which is then refused.
+    db.run(&enter(8)).await;
+    db.run(&write(7, 99)).await;
+    assert_eq!(db.number("SELECT n FROM r").await, 1, "the stale write took no effect");
+    db.run(&write(8, 2)).await;
+    db.run(&enter(7)).await;
+    assert_eq!((db.number(fence).await, db.number("SELECT n FROM r").await), (8, 2), "nor does who is stale enter");
+}
