@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(contention.hot("orders/"), [(name.clone(), 10)]);
         assert!(contention.hot("users/").is_empty());
         for at in 0..2 * NAMES {
-            let other = LockName::new(&format!("other/{at}")).unwrap();
+            let other = LockName::new(format!("other/{at}")).unwrap();
             contention.waited(&other, Duration::from_millis(2), now);
         }
         assert!(contention.names.len() <= NAMES);

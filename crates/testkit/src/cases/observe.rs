@@ -15,6 +15,19 @@ pub(crate) async fn inspect_shows_the_holder(stage: Stage) -> Outcome {
     ensure!(&*shown.holder == "holder-of-it", "inspect shows the holder {:?}", shown.holder);
     ensure!(shown.note.as_deref() == Some("req-7f3a é"), "inspect shows the note {:?}", shown.note);
     ensure!(shown.token == guard.token(), "inspect shows the token {}, the guard {}", shown.token, guard.token());
+    // Not every service knows who waits; one that does knows that there is one.
+    if shown.waiters.is_some() {
+        ensure!(shown.waiters == Some(0), "nobody waits, and inspect shows {:?}", shown.waiters);
+        let waiting = tokio::spawn(b.named(&name).wait_forever().acquire());
+        let started = Instant::now();
+        while b.inspect(&name).await?.and_then(|shown| shown.waiters) != Some(1) {
+            ensure!(started.elapsed() < SLACK, "one waits, and inspect does not show it");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        waiting.abort();
+        let _ = waiting.await;
+        drained(&b).await?;
+    }
     match b.list(&name).await {
         Ok(listed) => {
             let tokens: Vec<_> = listed.iter().map(|(name, holder)| (name.as_str(), holder.token)).collect();
