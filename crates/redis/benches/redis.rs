@@ -104,11 +104,21 @@ impl Raw {
         let tag = format!("raw:{{{task}}}:");
         let (lock, fence, void) = (format!("{tag}lock:{task}"), format!("{tag}fence"), format!("{tag}void:{id}"));
         let mut acquire = self.acquire.prepare_invoke();
-        acquire.key(&lock).key(&fence).key(&void).arg(&id).arg("30000").arg("bench:1").arg("").arg("0");
-        let (granted, _): (i64, String) = acquire.invoke_async(&mut self.connection).await.unwrap();
+        acquire
+            .key(&lock)
+            .key(&fence)
+            .key(&void)
+            .arg(&id)
+            .arg("30000")
+            .arg("bench:1")
+            .arg("")
+            .arg("0")
+            .arg("0")
+            .arg("0");
+        let (granted, token): (i64, String) = acquire.invoke_async(&mut self.connection).await.unwrap();
         assert_eq!(granted, 1);
         let mut free = self.free.prepare_invoke();
-        free.key(&lock).key(&void).arg(&id).arg("0").arg(format!("{tag}free:{task}"));
+        free.key(&lock).arg(&id).arg(&token).arg(format!("{tag}free:{task}")).arg("60000");
         let freed: i64 = free.invoke_async(&mut self.connection).await.unwrap();
         assert_eq!(freed, 1);
     }

@@ -11,6 +11,7 @@ use redis::{FromRedisValue, Value};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// Checks tokens in the same script that reads or changes the data.
@@ -64,8 +65,21 @@ impl RedisGate {
         let router = Router::new(&config, Events::default());
         let limit = config.request_timeout;
         let deadline = Instant::now() + config.connect_timeout + limit;
+        let mut asked = JoinSet::new();
         for master in router.masters(deadline).await? {
-            master.call(&redis::cmd("PING"), deadline).await?;
+            asked.spawn(async move { master.call(&redis::cmd("PING"), deadline).await });
+        }
+        let (mut there, mut missing) = (false, None);
+        while let Some(answer) = asked.join_next().await {
+            match answer.unwrap_or_else(|_| Err(Failure::not_reached("the opening was given up"))) {
+                Ok(_) => there = true,
+                // One node of a Cluster that is away keeps nobody from the others.
+                Err(failure) if failure.error.kind() == ErrorKind::Unavailable => missing = Some(failure),
+                Err(failure) => return Err(failure.into()),
+            }
+        }
+        if let Some(failure) = missing.filter(|_| !there) {
+            return Err(failure.into());
         }
         let enter = LuaScript::new(include_str!("scripts/enter.lua"));
         Ok(Self { keys: Keys::new(config.prefix.as_str()), router, enter, limit })

@@ -5,9 +5,9 @@
 mod common;
 
 use common::{SLACK, client, drained, engine};
-use fencelock_core::{Attempt, Claim, DistributedLock, ErrorKind, Grant, LockName, Terms};
+use fencelock_core::{Attempt, Claim, DistributedLock, ErrorKind, FencingToken, Gate as _, Grant, LockName, Terms};
 use fencelock_lab::{Redis, RedisCluster};
-use fencelock_redis::RedisLock;
+use fencelock_redis::{RedisConfig, RedisGate, RedisLock};
 use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -182,6 +182,9 @@ async fn a_node_that_hangs_disturbs_no_other() {
     // New clients come in too.
     let new = client(&cluster_url(&cluster, 2)).await;
     new.acquire(&other).await.unwrap().release().await.unwrap();
+    let nodes = cluster.addresses().into_iter().map(|node| (node.ip().to_string(), node.port()));
+    let gate = RedisGate::connect(RedisConfig::cluster(nodes)).await.unwrap();
+    assert!(gate.enter((), &other, FencingToken::new(1)).await.unwrap().admitted().is_ok());
     asking.abort();
     hung.abort();
     cluster.nodes()[1].server().cont();

@@ -69,6 +69,8 @@ async fn an_effect_that_may_have_run_is_not_sent_again() {
     for (times, end) in [
         "return redis.error_reply('TRYAGAIN once more')",
         "return {redis.error_reply('NOSCRIPT once more')}",
+        "error({err = 'TRYAGAIN once more'})",
+        "error({err = 'NOSCRIPT once more'})",
         "error({err = 'MOVED 1 127.0.0.1:1'})",
         "error('CLUSTERDOWN')",
         "return redis.call('nonsense')",
