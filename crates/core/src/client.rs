@@ -10,8 +10,8 @@ use crate::schedule::{Schedule, tick};
 use crate::seat::Scopes;
 use crate::validity::Drift;
 use crate::{
-    AcquireOptions, Admin, Advice, Capability, Clock, DistributedLock, Error, ErrorKind, Guarantees, HolderInfo, Liveness,
-    LockGuard, LockName, NamedLock, OnDegraded, ReentrantScope, Requirements, Result, SeveralLocks,
+    AcquireOptions, Admin, Advice, Capability, Clock, DistributedLock, Error, ErrorKind, Guarantees, HolderInfo,
+    Liveness, LockGuard, LockName, NamedLock, OnDegraded, ReentrantScope, Requirements, Result, SeveralLocks,
 };
 use std::fmt;
 use std::sync::Arc;

@@ -126,8 +126,7 @@ impl SeveralLocks {
         let shared = self.shared;
         let operation = if trying { "try_acquire" } else { "acquire" };
         let told = |e: Error| e.with_engine(shared.engine_name()).with_operation(operation);
-        let names: BTreeSet<_> =
-            self.names.iter().map(LockName::new).collect::<Result<_>>().map_err(told)?;
+        let names: BTreeSet<_> = self.names.iter().map(LockName::new).collect::<Result<_>>().map_err(told)?;
         if names.is_empty() {
             return Err(told(Error::new(ErrorKind::InvalidConfig, "there are no names to acquire")));
         }
