@@ -15,8 +15,9 @@ struct Pg {
 }
 
 impl Pg {
-    /// The standby hears nothing more, then the primary dies and the standby takes its place.
-    fn fail_over(&mut self) -> Result<(), Failure> {
+    /// The standby hears nothing more, then the primary dies and the standby takes its
+    /// place, for everybody but the holder, who is on the wrong side for a while.
+    fn fail_over(&mut self, holder: u32) -> Result<(), Failure> {
         let standby = self.standby.take().ok_or_else(|| Failure::new("there is no standby"))?;
         standby.sql("ALTER SYSTEM SET primary_conninfo = ''")?;
         standby.sql("SELECT pg_reload_conf()")?;
@@ -24,7 +25,7 @@ impl Pg {
         std::thread::sleep(Duration::from_secs(8));
         self.primary.server_mut().kill();
         standby.promote()?;
-        self.ways.turn_to(standby.address());
+        self.ways.turn_to(standby.address(), Some(holder));
         self.primary = standby;
         Ok(())
     }
@@ -43,7 +44,7 @@ impl Deployment for Pg {
                 self.primary.server_mut().kill();
                 self.primary.restart()?;
             }
-            Fault::FailedOver => self.fail_over()?,
+            Fault::FailedOver => self.fail_over(worker)?,
             other if self.ways.hurt(other, worker) => {}
             other => return Err(Failure::new(format!("PostgreSQL does not suffer {other}"))),
         }
@@ -53,6 +54,7 @@ impl Deployment for Pg {
     fn mend(&mut self, fault: Fault, _worker: u32) -> Result<(), Failure> {
         match fault {
             Fault::ServersStopped => self.primary.thaw(),
+            Fault::FailedOver => self.ways.turn_to(self.primary.address(), None),
             _ => self.ways.mend(),
         }
         Ok(())

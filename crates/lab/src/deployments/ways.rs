@@ -18,9 +18,9 @@ impl Ways {
         Ok(port)
     }
 
-    /// All ways lead to `server` from now on.
-    pub(super) fn turn_to(&self, server: SocketAddr) {
-        self.0.values().for_each(|way| way.turn_to(server));
+    /// All ways but one lead to `server` from now on.
+    pub(super) fn turn_to(&self, server: SocketAddr, except: Option<u32>) {
+        self.0.iter().filter(|(of, _)| Some(**of) != except).for_each(|(_, way)| way.turn_to(server));
     }
 
     /// Begins a fault of one worker's way; false if it is none.

@@ -135,6 +135,10 @@ pub(super) fn experiments() -> Vec<Experiment> {
         one(Fault::ServerRestarted).holds(fenced()),
         three(Fault::LeaderKilled).holds(fenced()).with_rounds(3, 2).with_served_within(second * 20).quick(),
         apart("three hosts, session 15 s", start_long, second * 5).holds(fenced()),
-        apart("three hosts, session 4 s", start_short, second * 4).holds(gated()).breaks([Asked::Of(Property::E1)]),
+        // Held long enough for the session to end behind the holder's back.
+        apart("three hosts, session 4 s", start_short, second * 4)
+            .with_work(Work { hold: (8_000, 10_000), ..work })
+            .holds(gated())
+            .breaks([Asked::Of(Property::E1)]),
     ]
 }
