@@ -50,7 +50,7 @@ mutants! {
     RenewsAnybodys by "old_holder_leaves_the_thief_alone",
     CountsFromReceipt by "time_counts_from_before_the_request",
     AbandonDoesNothing by "several_cancelled_at_random_instants" "nested_work_cancelled_at_random_instants"
-         "late_acquire_after_abandon_leaves_no_lock" "cancelled_at_every_await_point"
+        "late_acquire_after_abandon_leaves_no_lock" "cancelled_at_every_await_point"
         "cancelled_at_random_instants" "abandoning_nothing_is_fine",
     AbandonDoesNotVoid by "late_acquire_after_abandon_leaves_no_lock",
     ReleaseDoesNotVoid by "late_acquire_after_release_leaves_no_lock",
@@ -67,7 +67,7 @@ mutants! {
     RenewsAfterRelease by "stays_free_after_release",
     NeverRenews by "outlives_its_ttl" "waiter_outwaits_renewals" "excludes_across_processes",
     HidesRevocation by "seized_is_told_and_stays_lost" "loss_is_told_at_once_where_promised"
-        "a_forced_release_stops_a_working_holder" "a_loss_ends_all_nested_guards",
+        "a_forced_release_stops_a_working_holder",
     GrantsAlways by "excludes_across_clients" "counter_under_contention" "counter_across_processes",
     GrantsTheFirstTwo by "counter_under_contention",
     IgnoresLockDelay by "lock_delay_counts_after_failure_only" "killed_holder_frees_after_its_lock_delay",
