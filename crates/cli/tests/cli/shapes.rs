@@ -48,8 +48,7 @@ fn of_status_and_list() {
     let mut holder = start(place.run("--holder me --note why", "a", script));
     until("the holder", || place.path("running").exists());
     let held = json(&place, &["status", "--json", "a"], 0);
-    let all =
-        ["claim", "held", "held_for_ms", "holder", "name", "note", "remaining_ms", "since", "token", "waiters"];
+    let all = ["claim", "held", "held_for_ms", "holder", "name", "note", "remaining_ms", "since", "token", "waiters"];
     assert_eq!(keys(&held), all);
     assert_eq!((&held["held"], &held["holder"], &held["note"]), (&true.into(), &"me".into(), &"why".into()));
     assert!(held["token"].is_u64() && held["remaining_ms"].as_u64().unwrap() > 10_000, "{held}");
