@@ -120,7 +120,7 @@ impl Probe {
             )
             .with_rule(
                 Rule::new("redis.one_server", Level::Replicated)
-                    .refused("a lock is kept by one server", "use etcd, ZooKeeper or Redlock"),
+                    .refused("a lock is kept by one server", "use etcd or ZooKeeper"),
             );
         for assumption in
             [Assumption::ClockRates, Assumption::ServerClock, Assumption::HolderClock, Assumption::ServerMemory]
