@@ -114,10 +114,10 @@ async fn expired_tokens_are_renewed() {
     works(&waiter, "c").await;
 }
 
-/// For a while every token has expired when it arrives, new ones too: a try says so within its limit, a waiter keeps
-/// its place and the holder its lock, and both go on when tokens are valid again.
+/// For a while nearly every token has expired when it arrives, new ones too: a try is granted or says within its limit
+/// that it got no answer, a waiter keeps its place and the holder its lock, and both go on when tokens last again.
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_that_are_never_valid_are_waited_out() {
+async fn tokens_that_hardly_last_are_waited_out() {
     let folder = tempfile::tempdir().unwrap();
     let mut etcd = with_tokens(folder.path());
     let config = || config(&etcd).with_user("app", Secret::new("word"));
@@ -129,10 +129,17 @@ async fn tokens_that_are_never_valid_are_waited_out() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     etcd.restart_with(0, ["--auth-token", &signed(folder.path(), "1ms")]).unwrap();
     let asked = std::time::Instant::now();
-    let refused = holder.try_acquire("b").await.unwrap_err();
-    eprintln!("with tokens that are never valid: {refused} after {:?}", asked.elapsed());
-    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
-    assert!(asked.elapsed() < Duration::from_secs(8), "two requests of 2 s each, and a loaded machine");
+    for _ in 0..3 {
+        match holder.try_acquire("b").await {
+            Ok(granted) => drop(granted),
+            Err(refused) => {
+                eprintln!("with tokens that hardly last: {refused} after {:?}", asked.elapsed());
+                assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+            }
+        }
+    }
+    // The lease, the lock, and the traces of a try whose answer was lost, in 2 s each.
+    assert!(asked.elapsed() < Duration::from_secs(3 * 3 * 2 + 4), "{:?}", asked.elapsed());
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(!waiting.is_finished() && guard.is_held());
     etcd.restart_with(0, ["--auth-token", &signed(folder.path(), "2s")]).unwrap();
