@@ -74,6 +74,11 @@ pub enum What {
         /// What it said.
         answer: GateAnswer,
     },
+    /// The resource was read.
+    Read {
+        /// The resource.
+        resource: Arc<str>,
+    },
     /// A counter is about to be set to a value, one above the one that was read.
     Write {
         /// The resource.
