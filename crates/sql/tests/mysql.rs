@@ -105,6 +105,19 @@ async fn the_level_is_what_the_server_gives() {
 }
 
 #[tokio::test]
+async fn a_password_is_asked_for_and_never_told() {
+    let db = My::start();
+    db.run("CREATE USER app@'%' IDENTIFIED BY 'a right one'; GRANT ALL ON test.* TO app@'%'").await;
+    let url = |who: &str| format!("mysql://{who}@{}/test", db.address());
+    for wrong in ["app", "app:awrongone", "nobody:a%20right%20one"] {
+        let e = My::connect(&url(wrong)).await.unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Denied, "{wrong}: {e}");
+        assert!(!format!("{e} {e:?}").contains("wrongone"), "{e}");
+    }
+    granted(&My::connect(&url("app:a%20right%20one")).await.unwrap(), &claim("a", ms(1_000))).await;
+}
+
+#[tokio::test]
 async fn who_may_not_create_is_told_the_statements() {
     let db = My::start();
     db.run("CREATE USER app@'%'; GRANT SELECT, INSERT, UPDATE, DELETE ON test.* TO app@'%'").await;

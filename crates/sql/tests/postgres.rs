@@ -201,6 +201,25 @@ async fn a_transaction_pooler_is_seen_by_everyone() {
 }
 
 #[tokio::test]
+async fn a_password_is_asked_for_and_never_told() {
+    use std::os::unix::fs::PermissionsExt as _;
+    // Readable by the user that the server runs as.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let rules = folder.path().join("pg_hba.conf");
+    std::fs::write(&rules, "host all test 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n").unwrap();
+    let db = Pg(Postgres::start_with(["fsync=off".to_owned(), format!("hba_file={}", rules.display())]).unwrap());
+    db.run("CREATE ROLE app LOGIN PASSWORD 'a right one'; GRANT ALL ON SCHEMA public TO app").await;
+    let url = |who: &str| format!("postgres://{who}@{}/postgres", db.address());
+    for wrong in ["app", "app:awrongone", "nobody:a%20right%20one"] {
+        let e = Pg::connect(&url(wrong)).await.unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Denied, "{wrong}: {e}");
+        assert!(!format!("{e} {e:?}").contains("wrongone"), "{e}");
+    }
+    granted(&Pg::connect(&url("app:a%20right%20one")).await.unwrap(), &claim("a", ms(1_000))).await;
+}
+
+#[tokio::test]
 async fn who_may_not_create_is_told_the_statements() {
     let db = Pg::start();
     db.run("CREATE ROLE app LOGIN").await;
