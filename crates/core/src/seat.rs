@@ -244,6 +244,14 @@ impl Seat {
         &self.scope.shared
     }
 
+    /// Whether there is a hold to share: found without waiting, on whatever thread this runs.
+    fn is_held(&self, asked: &Asked) -> Result<bool> {
+        match &lock(&self.entry.state).stage {
+            Stage::Held(guard, first) if guard.is_held() => asked.fits(&first.options).map(|()| true),
+            _ => Ok(false),
+        }
+    }
+
     /// How many calls and guards sit here.
     pub(crate) fn count(&self) -> usize {
         lock(&self.entry.state).seats
@@ -290,8 +298,10 @@ pub(crate) async fn seated(scope: Arc<Scope>, wish: Wish, asked: Asked) -> Resul
     let shared = Arc::clone(&scope.shared);
     let manner = if wish.once() { Manner::Inline } else { Manner::Waiting };
     loop {
-        let work = wait(Arc::clone(&shared), Arc::clone(&seat.entry), wish.clone(), asked.clone());
-        let is_there = Driven::new(&shared.home, &shared.context.ledger, manner, work).await?;
+        let is_there = seat.is_held(&asked)? || {
+            let work = wait(Arc::clone(&shared), Arc::clone(&seat.entry), wish.clone(), asked.clone());
+            Driven::new(&shared.home, &shared.context.ledger, manner, work).await?
+        };
         shared.check_open()?;
         if !is_there {
             return Ok(None);
