@@ -74,3 +74,35 @@ fn what_is_no_log_is_told() {
         assert_eq!(output(place.fencelock(args)).code, Some(64), "{args:?}");
     }
 }
+
+/// As the guide for operators says: what is held, who it is, what its log says, and a release.
+#[test]
+fn from_a_stuck_lock_to_its_trace_to_a_safe_release() {
+    let place = Place::new();
+    let stuck = "touch running; while :; do echo beat >> log; sleep 0.01; done";
+    let options = "--log-format json --holder web-3 --note req-7f3a";
+    let mut holder = logged(&place, "web-3.log", place.run(options, "orders/1001", stuck));
+    until("the holder", || place.path("running").exists());
+    let listed = output(place.fencelock(["list", "orders/"])).stdout;
+    assert!(listed.contains("web-3") && listed.contains("req-7f3a"), "{listed}");
+    let status: serde_json::Value =
+        serde_json::from_str(&output(place.fencelock(["status", "--json", "orders/1001"])).stdout).unwrap();
+    let (token, note) = (&status["token"], status["note"].as_str().unwrap());
+    let log = place.read("web-3.log");
+    let granted = log.lines().find(|line| line.contains(note) && line.contains("\"event\":\"granted\"")).unwrap();
+    assert!(granted.contains(&token.to_string()), "{granted}");
+
+    let mut next = logged(
+        &place,
+        "web-2.log",
+        place.run("--log-format json --holder web-2", "orders/1001", "echo granted >> log; sleep 0.2"),
+    );
+    let said = output(place.fencelock(["release", "--force", "--yes", "orders/1001"]));
+    assert_eq!(said.stdout, "orders/1001: released\n");
+    assert_eq!((next.code(), holder.code()), (Some(0), Some(76)));
+    let beats = place.read("log");
+    let after = beats.split_once("granted\n").map(|(_, after)| after);
+    assert_eq!(after, Some(""), "the old command acted after the next was granted the lock");
+    let said = output(place.fencelock(["audit", "web-3.log", "web-2.log"]));
+    assert!(said.stdout.starts_with("2 holds") && !said.stdout.contains("overlap"), "{}", said.stdout);
+}
