@@ -102,7 +102,11 @@ pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     }
     let mut text = String::new();
     for row in rows {
-        let line: Vec<_> = row.iter().zip(widths).map(|(cell, most)| format!("{cell}{}", " ".repeat(most.saturating_sub(width(cell))))).collect();
+        let line: Vec<_> = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, most)| format!("{cell}{}", " ".repeat(most.saturating_sub(width(cell)))))
+            .collect();
         text.push_str(line.join("  ").trim_end());
         text.push('\n');
     }
