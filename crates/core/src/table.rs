@@ -53,6 +53,9 @@ mod tests {
             .with_rule(Rule::new("e.disk", Level::Fenced).proved("seen"))
             .with_rule(Rule::new("e.one", Level::Replicated).refused("one_host: it is `one_file`", "use more"));
         let table = guarantee_table([&found]);
-        assert_eq!(table.lines().nth(2), Some("| e | one file | `fenced` | host | T4 | `fifo` | `one_host`: it is `one_file` |"));
+        assert_eq!(
+            table.lines().nth(2),
+            Some("| e | one file | `fenced` | host | T4 | `fifo` | `one_host`: it is `one_file` |")
+        );
     }
 }
