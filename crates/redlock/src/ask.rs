@@ -1,5 +1,6 @@
 //! Asking all nodes at once. Nobody waits for the slow ones longer than a majority needs.
 
+use fencelock_core::{Result as Outcome, check_runtime};
 use fencelock_redis::NodeFailure;
 use std::future::Future;
 use std::time::Duration;
@@ -16,7 +17,15 @@ pub(crate) struct Answers<T> {
     left: usize,
 }
 
-/// Starts one task for each question; the requests go out at once.
+/// Whether there is a runtime here, which everything that is asked needs. Whoever is called by users looks first.
+///
+/// # Errors
+/// As [`check_runtime`] says.
+pub(crate) fn here() -> Outcome<()> {
+    check_runtime().map_err(|e| e.with_engine("redlock"))
+}
+
+/// Starts one task for each question, in the runtime of this thread; the requests go out at once.
 pub(crate) fn ask<T, F>(questions: impl IntoIterator<Item = F>) -> Answers<T>
 where
     T: Send + 'static,

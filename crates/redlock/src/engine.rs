@@ -1,5 +1,6 @@
 //! The engine: how a majority grants a lock, and how what a minority granted is undone.
 
+use crate::ask::here;
 use crate::batch::Batcher;
 use crate::config::RedlockConfig;
 use crate::ears::Ears;
@@ -58,9 +59,11 @@ impl RedlockLock {
     /// Connects to the nodes and probes what can be guaranteed there. A minority may be away.
     ///
     /// # Errors
-    /// `InvalidConfig` if a setting is wrong, or the nodes are not an odd number of three or more;
+    /// `InvalidConfig` if a setting is wrong, the nodes are not an odd number of three or more, or the
+    /// runtime has no timers;
     /// `Refused` if the nodes were never initialised, belong to different sets, are the same
-    /// server or replicas; `Denied` if they do not let us; `Unavailable` if no majority answered in time.
+    /// server or replicas; `Denied` if they do not let us; `Unavailable` if no majority answered in time,
+    /// or there is no runtime.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing locked.
@@ -103,7 +106,9 @@ impl RedlockLock {
             tally.add(vote);
         }
         let obstacle = tally.obstacle();
-        if !matches!(obstacle, Obstacle::Dead) && (tally.left_something() || claim.is_unanswered()) {
+        // One that has answered since, and was not counted, may have granted its part.
+        let uncounted = answers.left() > 0 || claim.is_unanswered();
+        if !matches!(obstacle, Obstacle::Dead) && (tally.left_something() || uncounted) {
             self.give_up(claim, &keys).await?;
         }
         match obstacle {
@@ -198,12 +203,14 @@ impl DistributedLock for RedlockLock {
     }
 
     async fn probe(&self) -> Result<Arc<Guarantees>> {
+        here()?;
         self.shared.set.look_at_all().await
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
         let name = claim.name();
         let told = |e: Error| e.with_engine("redlock").with_operation("acquire").with_name(name);
+        here().map_err(told)?;
         let mut claim = claim.clone();
         let mut met = 0;
         loop {
@@ -221,6 +228,7 @@ impl DistributedLock for RedlockLock {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Grant> {
+        here().map_err(|e| e.with_operation("acquire").with_name(claim.name()))?;
         self.polling.acquire(self, Some(&self.ears), claim).await
     }
 
@@ -228,10 +236,12 @@ impl DistributedLock for RedlockLock {
         if !claim.was_sent() {
             return Ok(());
         }
+        here()?;
         self.undo(claim, &self.shared.set.keys.of(claim.name())).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>> {
+        here()?;
         self.shared.set.holder(name).await
     }
 
@@ -243,10 +253,12 @@ impl DistributedLock for RedlockLock {
 #[async_trait]
 impl Admin for RedlockLock {
     async fn list(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>> {
+        here()?;
         self.shared.set.list(prefix).await
     }
 
     async fn force_release(&self, name: &LockName) -> Result<bool> {
+        here()?;
         self.shared.set.force_release(name).await
     }
 }

@@ -1,5 +1,6 @@
 //! One hold on a majority of nodes.
 
+use crate::ask::here;
 use crate::engine::Shared;
 use async_trait::async_trait;
 use fencelock_core::{
@@ -58,7 +59,10 @@ impl Lease for RedlockLease {
         extend_by_renewing(self, ttl, validity).await
     }
 
+    /// Where too few answered to tell whether it was still ours, nobody else need wait for it: what
+    /// may be left of it is on a minority, which is asked again.
     async fn release(self: Box<Self>) -> Result<()> {
+        here().map_err(|e| self.told(e, "release"))?;
         let set = &self.shared.set;
         let longest = Duration::from_millis(self.longest.load(Ordering::SeqCst));
         let keys = set.keys.of(self.claim.name());

@@ -1,6 +1,7 @@
 //! What an operator does with a set of nodes: makes its counters once, and looks after them.
 
 use crate::admit::{address, foreign, independent, refused, sized};
+use crate::ask::here;
 use crate::config::RedlockConfig;
 use crate::keys::SHARDS;
 use crate::member::{Member, odd_answer};
@@ -8,6 +9,7 @@ use crate::meta::{Found, Record, State};
 use crate::probe::Facts;
 use crate::set::Set;
 use fencelock_core::{Error, ErrorKind, Result};
+use fencelock_redis::NodeScript;
 use fencelock_redis::redis::{self, Value};
 use std::collections::HashMap;
 use std::fmt;
@@ -146,13 +148,14 @@ impl RedlockOperator {
     /// The set that `config` names. Nothing is connected yet. Belongs to the runtime it is made in.
     ///
     /// # Errors
-    /// `InvalidConfig` if a setting is wrong.
+    /// `InvalidConfig` if a setting is wrong, or the runtime has no timers; `Unavailable` outside a runtime.
     pub fn new(config: RedlockConfig) -> Result<Self> {
         Ok(Self { set: Set::new(config)? })
     }
 
     /// Makes the counters of a new set; true if there was anything to do. Every token will be
-    /// larger than `token_base`, as it must be where another engine gave out tokens before.
+    /// larger than `token_base`, as it must be where another engine gave out tokens before: on a
+    /// set that is in use, every token of an acquire that begins when this is done.
     ///
     /// Never makes a counter on a node of a set that is in use, which could repeat tokens.
     ///
@@ -168,6 +171,7 @@ impl RedlockOperator {
     }
 
     async fn make(&self, token_base: u64) -> Result<bool> {
+        here()?;
         let set = &self.set;
         if token_base > MAX_TOKEN_BASE {
             let message = "`token_base` is at most 4503599627370496 (2^52), so that Redis can count exactly";
@@ -175,9 +179,6 @@ impl RedlockOperator {
         }
         let found = self.all().await?;
         let (record, ready) = self.agreed(&found)?;
-        if ready == set.size() {
-            return Ok(false);
-        }
         if ready == 0 {
             for (at, facts) in found.iter().enumerate() {
                 if facts.record == Found::Nothing {
@@ -203,7 +204,21 @@ impl RedlockOperator {
                 self.enter(at, Some(&record.with(State::Begun)), &record.with(State::Ready)).await?;
             }
         }
-        Ok(true)
+        // Those that were there already may be smaller; a counter may grow at any time.
+        let raised = ready > 0 && token_base > 0 && self.raise_all(&record.with(State::Ready), token_base).await?;
+        Ok(ready < set.size() || raised)
+    }
+
+    /// Raises all counters to `least`, on all nodes; true if one was smaller.
+    async fn raise_all(&self, record: &Record, least: u64) -> Result<bool> {
+        let mut any = false;
+        for at in 0..self.set.size() {
+            for first in (0..SHARDS).step_by(BATCH as usize) {
+                let args = [record.to_string(), least.to_string()];
+                any |= self.count(at, &self.set.scripts.raise, first, &args).await? > 0;
+            }
+        }
+        Ok(any)
     }
 
     /// The facts of all nodes, which must be independent.
@@ -267,19 +282,23 @@ impl RedlockOperator {
     /// How each node stands.
     ///
     /// # Errors
-    /// None of a single node: that is part of the answer.
+    /// None of a single node: that is part of the answer. `Unavailable` outside a runtime.
     ///
     /// # Cancel safety
     /// It only asks.
     pub async fn status(&self) -> Result<SetStatus> {
+        here().map_err(|e| e.with_operation("status"))?;
         let mut nodes = Vec::new();
         let mut servers: HashMap<String, String> = HashMap::new();
         for (at, found) in self.set.probe().await.into_iter().enumerate() {
             let mut node = NodeStatus::silent(address(&self.set, at));
             match found {
                 Ok(facts) => {
-                    node.counters = self.counters(at).await.unwrap_or(0);
                     node.tells(&facts);
+                    match self.counters(at).await {
+                        Ok(counters) => node.counters = counters,
+                        Err(e) => node.state = NodeState::Unreachable(format!("its counters: {}", e.message())),
+                    }
                     node.twin_of = facts.run_id().and_then(|run_id| servers.get(run_id).cloned());
                     if let Some(run_id) = facts.run_id() {
                         servers.entry(run_id.to_owned()).or_insert_with(|| node.address.clone());
@@ -334,12 +353,17 @@ impl RedlockOperator {
 
     /// Gives counters of a batch these least values, while the node's record is as expected.
     pub(crate) async fn seed(&self, at: usize, expected: &Record, first: u32, values: &[u64]) -> Result<()> {
-        let mut keys = vec![self.set.keys.record()];
-        keys.extend(self.fences(first));
         let mut args = vec![expected.to_string()];
         args.extend(values.iter().map(ToString::to_string));
-        match self.member(at)?.node.run(&self.set.scripts.seed, &keys, &args, self.patience()).await? {
-            Value::Int(there) if there >= 0 => Ok(()),
+        self.count(at, &self.set.scripts.seed, first, &args).await.map(drop)
+    }
+
+    /// Runs a script on the counters of a batch, while the node's record is as expected; how many it counted.
+    async fn count(&self, at: usize, script: &NodeScript, first: u32, args: &[String]) -> Result<i64> {
+        let mut keys = vec![self.set.keys.record()];
+        keys.extend(self.fences(first));
+        match self.member(at)?.node.run(script, &keys, args, self.patience()).await? {
+            Value::Int(count) if count >= 0 => Ok(count),
             Value::Int(_) => Err(refused(format!(
                 "the record of {} has changed meanwhile: it lost its data, or somebody else is at work; run it again",
                 address(&self.set, at)

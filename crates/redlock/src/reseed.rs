@@ -7,6 +7,7 @@
 //! token where it does not wait.)
 
 use crate::admit::{address, foreign, independent, refused, sized};
+use crate::ask::here;
 use crate::engine::LONGEST_ATTEMPT;
 use crate::keys::SHARDS;
 use crate::member::odd_answer;
@@ -42,6 +43,7 @@ impl RedlockOperator {
     }
 
     async fn bring_back(&self, node: &str, delay: Duration) -> Result<bool> {
+        here()?;
         if delay < Self::LEAST_DELAY {
             let message = format!(
                 "the delay is {:?} at least: an attempt that this node took part in before it forgot must be over",

@@ -12,6 +12,7 @@ pub(crate) struct Scripts {
     pub(crate) inspect: NodeScript,
     pub(crate) force: NodeScript,
     pub(crate) seed: NodeScript,
+    pub(crate) raise: NodeScript,
     pub(crate) record: NodeScript,
 }
 
@@ -26,6 +27,7 @@ impl Scripts {
             inspect: NodeScript::new(include_str!("scripts/inspect.lua")),
             force: NodeScript::new(include_str!("scripts/force.lua")),
             seed: NodeScript::new(include_str!("scripts/seed.lua")),
+            raise: NodeScript::new(include_str!("scripts/raise.lua")),
             record: NodeScript::new(include_str!("scripts/record.lua")),
         }
     }

@@ -1,6 +1,6 @@
 //! The nodes together: who they are, and what they guarantee.
 
-use crate::ask::{Answers, ask};
+use crate::ask::{Answers, ask, here};
 use crate::config::RedlockConfig;
 use crate::keys::Keys;
 use crate::looks;
@@ -33,9 +33,10 @@ pub(crate) struct Set {
 }
 
 impl Set {
-    /// The nodes of `config`, not connected yet.
+    /// The nodes of `config`, not connected yet. They live in the runtime where this is called.
     pub(crate) fn new(config: RedlockConfig) -> Result<Arc<Self>> {
         config.check()?;
+        here()?;
         let nodes: Vec<_> = config.each().collect();
         let mut wrong = None;
         let set = Arc::new_cyclic(|itself: &Weak<Self>| {
