@@ -73,7 +73,9 @@ impl Settings {
         };
         line("url", place.url);
         line("require", level.as_str());
-        line("ttl", &words(self.ttl));
+        // A session has to hold both, and theirs is 30 s unless it was set.
+        let delay = self.lock_delay.filter(|_| place.engine == "zookeeper").unwrap_or_default();
+        line("ttl", &words(self.ttl.saturating_sub(delay)));
         line("wait_at_most", &words(self.wait));
         line("max_hold", &words(self.max_hold));
         if let Some(delay) = self.lock_delay {

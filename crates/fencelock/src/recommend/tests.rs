@@ -93,6 +93,8 @@ fn a_resource_that_checks_nothing_is_told_so() {
     let advised = recommend(&Need::new(DoubleRun::Wrong).with_service(Service::Postgres));
     assert!(advised.advice().iter().any(|said| said.starts_with("No lock can promise this alone")), "{advised:?}");
     assert!(advised.toml().contains("lock_delay"));
+    let session = recommend(&Need::new(DoubleRun::Wrong).with_service(Service::ZooKeeper)).toml();
+    assert!(session.contains("ttl = \"25s\"") && session.contains("lock_delay = \"5s\""), "{session}");
     let key = Need::new(DoubleRun::Wrong).with_check(ResourceCheck::UniqueKey);
     assert!(!recommend(&key).needs_lock());
     let moved = Need::new(DoubleRun::Wrong).with_check(ResourceCheck::Transaction).with_service(Service::MySql);
