@@ -70,7 +70,11 @@ impl ZooKeeperLock {
         let tempo = &session.tempo;
         session.fresh(tempo.fresh()).await?;
         while session.age() > tempo.fresh() * 2 {
-            session.fresh(tempo.fresh()).await?;
+            session.fresh(Duration::ZERO).await?;
+            // After a silence the first heartbeats prove little.
+            if session.age() > tempo.fresh() * 2 {
+                tokio::time::sleep(tempo.interval()).await;
+            }
         }
         if session.has_ended() {
             return Err(Error::new(ErrorKind::Unavailable, "the session has ended"));
@@ -121,10 +125,10 @@ fn check_terms(session: &Session, claim: &Claim) -> Result<()> {
         )));
     }
     let delay = claim.lock_delay();
-    if claim.server_ttl() > tempo.session || delay > tempo.interval() {
+    if claim.server_ttl() > tempo.session || delay > tempo.longest_delay() {
         return Err(invalid(format!(
             "a lock delay of {delay:?} does not fit into the session: at most {:?}, and with the ttl no more than {:?}",
-            tempo.interval(),
+            tempo.longest_delay(),
             tempo.session
         )));
     }

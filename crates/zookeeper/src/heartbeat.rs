@@ -3,8 +3,10 @@
 use crate::failure::Failure;
 use crate::holds::ago;
 use crate::session::Session;
+use crate::trail::Trail;
 use fencelock_core::{Clock, Moment};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use zookeeper_client::CreateMode;
 
@@ -12,8 +14,7 @@ use zookeeper_client::CreateMode;
 #[derive(Debug)]
 pub(crate) struct Pulse {
     clock: Clock,
-    /// When the last heartbeat left that was answered.
-    proved: AtomicU64,
+    trail: Mutex<Trail>,
     /// Whether heartbeats write, since the servers cannot tell otherwise.
     by_writing: AtomicBool,
     /// How many heartbeats have written: no two of them share a node.
@@ -22,9 +23,13 @@ pub(crate) struct Pulse {
 
 impl Pulse {
     /// Of a session whose opening was sent at `sent`.
-    pub(crate) fn since(clock: Clock, sent: Moment) -> Self {
+    pub(crate) fn since(clock: Clock, sent: Moment, margin: Duration) -> Self {
         let (by_writing, written) = (AtomicBool::new(false), AtomicU64::new(0));
-        Self { clock, proved: AtomicU64::new(sent.as_nanos()), by_writing, written }
+        Self { clock, trail: Mutex::new(Trail::since(sent, margin)), by_writing, written }
+    }
+
+    fn trail(&self) -> MutexGuard<'_, Trail> {
+        self.trail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -34,15 +39,17 @@ impl Session {
     /// old one are still there then, for as long as nobody keeps it alive.
     pub(crate) async fn beat(&self) -> Result<(), Failure> {
         let sent = self.pulse.clock.now();
-        let mine = if self.pulse.by_writing.load(Ordering::SeqCst) {
-            self.is_mine_by_writing().await
-        } else {
-            self.is_mine_by_reading().await
-        };
+        // No server answers a write without the others.
+        let by_writing = self.pulse.by_writing.load(Ordering::SeqCst) || self.pulse.trail().is_broken(sent);
+        let mine = if by_writing { self.is_mine_by_writing().await } else { self.is_mine_by_reading().await };
         match mine {
             Ok(true) => {
-                self.pulse.proved.fetch_max(sent.as_nanos(), Ordering::SeqCst);
-                self.holds.renewed(|| self.pulse.clock.now().since(sent));
+                let proved = {
+                    let mut trail = self.pulse.trail();
+                    trail.answered(sent, self.pulse.clock.now());
+                    trail.proved()
+                };
+                self.holds.renewed(|| self.pulse.clock.now().since(proved));
                 Ok(())
             }
             Ok(false) => {
@@ -82,18 +89,25 @@ impl Session {
     }
 
     /// How long ago the last heartbeat left that was answered.
-    pub(crate) fn age(&self) -> Duration {
-        self.pulse.clock.now().since(Moment::from_nanos(self.pulse.proved.load(Ordering::SeqCst)))
+    pub(crate) fn quiet(&self) -> Duration {
+        let last = self.pulse.trail().last();
+        self.pulse.clock.now().since(last)
     }
 
-    /// When the last answered heartbeat left, on the clock that says `now`.
+    /// How long ago it was from when the session may be believed.
+    pub(crate) fn age(&self) -> Duration {
+        let proved = self.pulse.trail().proved();
+        self.pulse.clock.now().since(proved)
+    }
+
+    /// From when the session may be believed, on the clock that says `now`.
     pub(crate) fn proved(&self, now: Moment) -> Moment {
         ago(now, self.age())
     }
 
     /// Makes sure of a recent heartbeat.
     pub(crate) async fn fresh(&self, at_most: Duration) -> Result<(), Failure> {
-        if self.age() <= at_most {
+        if self.quiet() <= at_most {
             return Ok(());
         }
         match tokio::time::timeout(self.limit(), self.beat()).await {

@@ -54,7 +54,8 @@ async fn keeping(session: &Weak<Session>) {
             tokio::spawn(probe_again(Weak::clone(session)));
         }
         let beaten = beat(&live).await;
-        let pause = if beaten { live.tempo.interval().saturating_sub(live.age()) } else { live.tempo.patience() };
+        let interval = live.tempo.interval();
+        let pause = if beaten { interval.saturating_sub(live.quiet()) } else { interval.min(live.tempo.patience()) };
         let ended = live.until_ended();
         drop(live);
         tokio::select! {

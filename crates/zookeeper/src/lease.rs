@@ -77,7 +77,8 @@ impl Lease for ZooKeeperLease {
         }
         beaten?;
         // The margin comes off again, so that `ttl` from now is what is left, as far as the session reaches.
-        validity.extended(sent, (ttl + self.session.tempo.margin).min(longest));
+        let reach = longest.saturating_sub(sent.since(session.proved(sent)));
+        validity.extended(sent, (ttl + session.tempo.margin).min(reach));
         Ok(())
     }
 

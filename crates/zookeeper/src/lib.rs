@@ -18,6 +18,7 @@ mod queue;
 mod session;
 mod sessions;
 mod tempo;
+mod trail;
 mod voids;
 mod watching;
 mod words;

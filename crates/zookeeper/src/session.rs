@@ -69,7 +69,7 @@ impl Session {
             holds: Holds::default(),
             config: config.clone(),
             acls: if config.access() == Access::Creator { Acls::creator_all() } else { Acls::anyone_all() },
-            pulse: Pulse::since(clock, sent),
+            pulse: Pulse::since(clock, sent, tempo.margin),
             known: Mutex::new(Known { members, guarantees: Arc::new(found) }),
             ended: watch::Sender::new(false),
         });

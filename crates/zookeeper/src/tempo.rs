@@ -47,8 +47,14 @@ impl Tempo {
         self.session.saturating_sub(self.margin)
     }
 
-    /// From one heartbeat to the next.
+    /// From one heartbeat to the next. With a margin a heartbeat counts from one
+    /// before it (`Trail`), so they are closer together then.
     pub(crate) fn interval(&self) -> Duration {
+        if self.margin.is_zero() { self.usable() / 3 } else { (self.usable() / 8).min(self.margin / 4) }
+    }
+
+    /// How much of the session a lock delay may take.
+    pub(crate) fn longest_delay(&self) -> Duration {
         self.usable() / 3
     }
 
@@ -86,7 +92,9 @@ mod tests {
     #[test]
     fn a_long_session_is_shortened_and_a_short_one_is_not() {
         let long = Tempo::new(SECOND * 30, ticks(2, 5).lag());
-        assert_eq!((long.margin, long.interval()), (SECOND * 12, SECOND * 6));
+        assert_eq!((long.margin, long.longest_delay()), (SECOND * 12, SECOND * 6));
+        assert_eq!(long.interval(), SECOND * 9 / 4);
+        assert_eq!(Tempo::new(SECOND * 30, ticks(1, 1).lag()).interval(), SECOND / 2);
         assert_eq!(Tempo::new(SECOND * 15, ticks(2, 5).lag()).margin, Duration::ZERO);
         assert_eq!(Tempo::new(SECOND * 16, ticks(2, 5).lag()).margin, SECOND * 12);
         assert_eq!(Tempo::new(SECOND * 4, ticks(2, 5).lag()).interval(), SECOND * 4 / 3);
