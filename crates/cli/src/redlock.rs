@@ -16,7 +16,8 @@ use std::time::Duration;
 pub(crate) enum Redlock {
     /// Make the counters of a new set of nodes, once, before the first lock is taken.
     #[command(after_help = "\
-All nodes must answer. It can be run again: what is there already stays as it is.
+All nodes must answer. It can be run again: what is there already stays as it is,
+but for counters below --token-base, which are raised to it.
 It refuses where making a counter anew could repeat a fencing token.")]
     Init(Init),
     /// Show how each node stands.

@@ -1,6 +1,7 @@
 //! What operators ask of a lock.
 
 use crate::ask::ask;
+use crate::holders::Answer;
 use crate::member::odd_answer;
 use crate::set::Set;
 use crate::votes::Forced;
@@ -11,15 +12,29 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 /// How many keys a step of the scan looks at.
 const STEP: usize = 1_000;
 /// How many locks are looked at together.
 const TOGETHER: usize = 64;
+/// The longest that listing may take in all.
+const LIST: Duration = Duration::from_secs(30);
+/// After this a name is asked about again where the answers did not decide it: an attempt is over by then.
+const AGAIN: Duration = Duration::from_millis(100);
 
 impl Set {
-    /// Every held lock whose name begins with `prefix`, found by scanning all keys of all nodes.
+    /// Every held lock whose name begins with `prefix`, found by scanning all keys of a majority of nodes,
+    /// which has a part of whatever another majority has. One of which it is not known whether it is held
+    /// is listed, and says so in its note.
     pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>> {
+        let too_long = || Error::new(ErrorKind::Unavailable, format!("not all was told in {LIST:?}"));
+        timeout(LIST, self.listed(prefix))
+            .await
+            .unwrap_or_else(|_| Err(too_long().with_engine("redlock").with_operation("list")))
+    }
+
+    async fn listed(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>> {
         let (pattern, limit) = (self.keys.pattern(prefix), self.patience());
         let mut answers = ask(self.members.iter().map(|member| {
             let (member, pattern) = (Arc::clone(member), pattern.clone());
@@ -34,6 +49,9 @@ impl Set {
                 answered += 1;
                 names.extend(keys.iter().filter_map(|key| self.keys.name_of(key)));
             }
+            if answered == self.majority() {
+                break;
+            }
         }
         if answered < self.majority() {
             return Err(self.too_few(answered, "list"));
@@ -46,7 +64,7 @@ impl Set {
                 let (set, name) = (Weak::clone(&self.itself), name.clone());
                 asked.spawn(async move {
                     let set = set.upgrade().ok_or_else(gone)?;
-                    Ok::<_, Error>(set.holder(&name).await?.map(|holder| (name, holder)))
+                    Ok::<_, Error>(set.perhaps(&name).await?.map(|holder| (name, holder)))
                 });
             }
             while let Some(holder) = asked.join_next().await {
@@ -55,6 +73,21 @@ impl Set {
         }
         holders.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(holders)
+    }
+
+    /// Whoever holds it, or may hold it.
+    async fn perhaps(&self, name: &LockName) -> Result<Option<HolderInfo>> {
+        let mut told = self.told(name).await;
+        if matches!(told.answer(), Answer::Open) {
+            sleep(AGAIN).await;
+            told = self.told(name).await;
+        }
+        match told.answer() {
+            Answer::Nobody => Ok(None),
+            Answer::Holder(info) => Ok(Some(info)),
+            Answer::Open if told.is_too_little() => Err(self.too_few(told.answered, "list")),
+            Answer::Open => Ok(told.doubtful()),
+        }
     }
 
     /// Ends the hold wherever a node answers; true if a majority had it, and it had its token.

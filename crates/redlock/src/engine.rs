@@ -60,10 +60,9 @@ impl RedlockLock {
     ///
     /// # Errors
     /// `InvalidConfig` if a setting is wrong, the nodes are not an odd number of three or more, or the
-    /// runtime has no timers;
-    /// `Refused` if the nodes were never initialised, belong to different sets, are the same
-    /// server or replicas; `Denied` if they do not let us; `Unavailable` if no majority answered in time,
-    /// or there is no runtime.
+    /// runtime has no timers; `Refused` if the nodes were never initialised, belong to different sets,
+    /// are the same server or replicas; `Denied` if they do not let us; `Unavailable` if no majority
+    /// answered in time, or there is no runtime.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing locked.

@@ -21,15 +21,15 @@ struct Part {
 }
 
 /// What the nodes have told so far.
-struct Told {
+pub(crate) struct Told {
     size: usize,
-    answered: usize,
+    pub(crate) answered: usize,
     /// By claim id; an empty one is another program's key.
     parts: HashMap<Arc<str>, Vec<Part>>,
 }
 
 /// What that comes to.
-enum Answer {
+pub(crate) enum Answer {
     Nobody,
     Holder(HolderInfo),
     /// The nodes that have not told may make up a majority.
@@ -41,8 +41,17 @@ impl Told {
         self.size / 2 + 1
     }
 
-    fn answer(&self) -> Answer {
-        let silent = self.size.saturating_sub(self.answered);
+    fn silent(&self) -> usize {
+        self.size.saturating_sub(self.answered)
+    }
+
+    /// Fewer answered than could decide anything.
+    pub(crate) fn is_too_little(&self) -> bool {
+        self.answered < self.majority()
+    }
+
+    pub(crate) fn answer(&self) -> Answer {
+        let silent = self.silent();
         let most = self.parts.iter().max_by_key(|(_, parts)| parts.len());
         let Some((id, parts)) = most else {
             return if silent < self.majority() { Answer::Nobody } else { Answer::Open };
@@ -59,6 +68,22 @@ impl Told {
             None if silent == 0 => Answer::Nobody,
             None => Answer::Open,
         }
+    }
+
+    /// Who holds it if anybody does, where the answers do not decide it; that is in the note.
+    pub(crate) fn doubtful(&self) -> Option<HolderInfo> {
+        let (id, parts) = self.parts.iter().max_by_key(|(_, parts)| parts.len())?;
+        let token = parts.iter().filter_map(|part| part.token).max().unwrap_or(FencingToken::new(0));
+        let mut info = self.info(id, parts, token);
+        let doubt = format!(
+            "not known whether it holds: {} of {} nodes say so, {} did not answer",
+            parts.len(),
+            self.size,
+            self.silent()
+        );
+        let note = info.note.map_or(doubt.clone(), |note| format!("{doubt}; {note}"));
+        (info.note, info.remaining) = (Some(note.into()), None);
+        Some(info)
     }
 
     fn info(&self, id: &str, parts: &[Part], token: FencingToken) -> HolderInfo {
@@ -87,25 +112,34 @@ impl Set {
     /// # Errors
     /// `Unavailable` if the answers do not decide it.
     pub(crate) async fn holder(&self, name: &LockName) -> Result<Option<HolderInfo>> {
-        let mut answers = self.inspect(&self.keys.of(name));
-        let mut told = Told { size: self.size(), answered: 0, parts: HashMap::new() };
-        while let Some((_, answer)) = answers.next().await {
-            let Ok(answer) = answer else { continue };
-            told.answered += 1;
-            if let Some((id, part)) = part(&answer)? {
-                told.parts.entry(id).or_default().push(part);
-            }
-            match told.answer() {
-                Answer::Nobody => return Ok(None),
-                Answer::Holder(info) => return Ok(Some(info)),
-                Answer::Open => {}
-            }
+        let told = self.told(name).await;
+        match told.answer() {
+            Answer::Nobody => return Ok(None),
+            Answer::Holder(info) => return Ok(Some(info)),
+            Answer::Open => {}
         }
-        if told.answered < self.majority() {
+        if told.is_too_little() {
             return Err(self.too_few(told.answered, "inspect").with_name(name));
         }
         let parts = told.parts.values().map(Vec::len).max().unwrap_or_default();
         Err(self.undecided(format!("{parts} nodes say the same"), told.answered, "inspect").with_name(name))
+    }
+
+    /// What the nodes tell of the lock, until that decides who holds it. An answer that cannot be read is none.
+    pub(crate) async fn told(&self, name: &LockName) -> Told {
+        let mut answers = self.inspect(&self.keys.of(name));
+        let mut told = Told { size: self.size(), answered: 0, parts: HashMap::new() };
+        while let Some((_, answer)) = answers.next().await {
+            let Ok(part) = answer.and_then(|answer| part(&answer)) else { continue };
+            told.answered += 1;
+            if let Some((id, part)) = part {
+                told.parts.entry(id).or_default().push(part);
+            }
+            if !matches!(told.answer(), Answer::Open) {
+                break;
+            }
+        }
+        told
     }
 
     pub(crate) fn too_few(&self, answered: usize, operation: &'static str) -> Error {

@@ -57,7 +57,7 @@ impl RedlockOperator {
             let message = format!("`{node}` is none of the nodes: {}", nodes.join(", "));
             return Err(Error::new(ErrorKind::InvalidConfig, message));
         };
-        let (record, others) = self.others(at).await?;
+        let (record, mut others) = self.others(at).await?;
         let (found, whole) = self.own(at, &record).await?;
         if whole {
             return Ok(false);
@@ -66,7 +66,7 @@ impl RedlockOperator {
         self.enter(at, found.as_ref(), &reseeding).await?;
         tokio::time::sleep(delay).await;
         for first in (0..SHARDS).step_by(BATCH as usize) {
-            let largest = self.largest(&others, first).await?;
+            let largest = self.largest(&mut others, first).await?;
             self.seed(at, &reseeding, first, &largest).await?;
         }
         self.enter(at, Some(&reseeding), &record.with(State::Ready)).await?;
@@ -129,27 +129,44 @@ impl RedlockOperator {
         }
     }
 
-    /// The largest value of each counter of a batch, of a majority of nodes.
-    async fn largest(&self, others: &[usize], first: u32) -> Result<Vec<u64>> {
+    /// The largest value of each counter of a batch, of a majority of nodes. Who fails is asked no more.
+    async fn largest(&self, others: &mut Vec<usize>, first: u32) -> Result<Vec<u64>> {
         let fences = self.fences(first);
         let mut largest: Vec<(usize, u64)> = vec![(0, 0); fences.len()];
-        for other in others {
-            let mut get = redis::cmd("MGET");
-            get.arg(&fences);
-            let Value::Array(values) = self.member(*other)?.node.call(&get, self.patience()).await? else {
-                return Err(odd_answer().into());
-            };
-            for (place, value) in largest.iter_mut().zip(&values) {
-                if let Some(counter) = text(value) {
-                    let counter = counter.parse().map_err(|_| odd_answer())?;
-                    *place = (place.0 + 1, place.1.max(counter));
+        let mut failed = None;
+        for other in std::mem::take(others) {
+            match self.values(other, &fences).await {
+                Ok(values) => {
+                    others.push(other);
+                    for (place, value) in largest.iter_mut().zip(values) {
+                        if let Some(counter) = value {
+                            *place = (place.0 + 1, place.1.max(counter));
+                        }
+                    }
                 }
+                Err(e) => failed = Some(e),
             }
+        }
+        if others.len() < self.set.majority()
+            && let Some(e) = failed
+        {
+            return Err(e);
         }
         if largest.iter().any(|(count, _)| *count < self.set.majority()) {
             let message = "a counter is missing on so many nodes that no majority has it: nobody knows which tokens were given out";
             return Err(refused(message));
         }
         Ok(largest.into_iter().map(|(_, value)| value).collect())
+    }
+
+    /// The values of these counters on one node; none where it is missing.
+    async fn values(&self, at: usize, fences: &[String]) -> Result<Vec<Option<u64>>> {
+        let mut get = redis::cmd("MGET");
+        get.arg(fences);
+        let Value::Array(values) = self.member(at)?.node.call(&get, self.patience()).await? else {
+            return Err(odd_answer().into());
+        };
+        let read = |value| text(value).map(|counter| counter.parse().map_err(|_| odd_answer().into())).transpose();
+        values.iter().map(read).collect()
     }
 }
