@@ -85,14 +85,16 @@ impl Opener {
             settings = settings.set_protocol(ProtocolVersion::RESP3);
             options = options.set_push_sender(pushed);
         }
-        self.client(host, *port, settings)
-            .await?
-            .get_multiplexed_async_connection_with_config(&options)
-            .await
-            .map_err(Failure::of)
+        self.dial(host, *port, settings, &options).await
     }
 
-    async fn client(&self, host: &str, port: u16, settings: RedisConnectionInfo) -> Result<Client, Failure> {
+    async fn dial(
+        &self,
+        host: &str,
+        port: u16,
+        settings: RedisConnectionInfo,
+        options: &AsyncConnectionConfig,
+    ) -> Result<MultiplexedConnection, Failure> {
         let host = host.to_owned();
         let address = match &self.config.tls {
             None => ConnectionAddr::Tcp(host, port),
@@ -102,12 +104,17 @@ impl Opener {
         // Off by default there, which costs 40 ms a request wherever acknowledgements are delayed.
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true)).set_redis_settings(settings);
         #[cfg(feature = "tls")]
-        if let Some(tls) = self.config.tls.clone() {
-            // Files are read, the system's certificates among them, and each time anew: they are renewed.
-            let made = tokio::task::spawn_blocking(move || crate::tls::client(info, &tls)).await;
-            return made.unwrap_or_else(|_| Err(Failure::not_reached("the reading of certificates was given up")));
-        }
-        Client::open(info).map_err(Failure::of)
+        let client = match self.config.tls.clone() {
+            None => Client::open(info).map_err(Failure::of),
+            Some(tls) => {
+                // Files are read, the system's certificates among them, and each time anew: they are renewed.
+                let made = tokio::task::spawn_blocking(move || crate::tls::client(info, &tls)).await;
+                made.unwrap_or_else(|_| Err(Failure::not_reached("the reading of certificates was given up")))
+            }
+        };
+        #[cfg(not(feature = "tls"))]
+        let client = Client::open(info).map_err(Failure::of);
+        client?.get_multiplexed_async_connection_with_config(options).await.map_err(Failure::of)
     }
 
     /// The first Sentinel's answer whose master says that it is one.
@@ -131,9 +138,7 @@ impl Opener {
     async fn ask_sentinel(&self, (host, port): &Address, master: &str) -> Result<Address, Failure> {
         let config = &self.config;
         let settings = settings(config.sentinel_user.as_ref(), config.sentinel_password.as_ref());
-        let client = self.client(host, *port, settings).await?;
-        let mut sentinel =
-            client.get_multiplexed_async_connection_with_config(&options()).await.map_err(Failure::of)?;
+        let mut sentinel = self.dial(host, *port, settings, &options()).await?;
         let mut command = redis::cmd("SENTINEL");
         command.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
         let address: Option<(String, u16)> = command.query_async(&mut sentinel).await.map_err(Failure::of)?;
