@@ -71,6 +71,8 @@ pub(crate) struct Experiment {
     pub(crate) rounds: u32,
     pub(crate) lasts: Duration,
     pub(crate) rest: Duration,
+    /// A holder is hit between its look and its write at this resource, if that is seen.
+    pub(crate) aim: Option<&'static str>,
     /// Fewer hits show nothing.
     pub(crate) least_hits: u32,
     /// How long a free lock may stay unserved where nothing is broken.
@@ -101,6 +103,7 @@ impl Experiment {
             rounds: 6,
             lasts: lasting(fault, ttl),
             rest: ttl * 2,
+            aim: None,
             least_hits: 2,
             served_within: ttl * 5,
         }
@@ -132,6 +135,11 @@ impl Experiment {
 
     pub(crate) fn with_rounds(mut self, rounds: u32, least_hits: u32) -> Self {
         (self.rounds, self.least_hits) = (rounds, least_hits);
+        self
+    }
+
+    pub(crate) fn with_workers(mut self, workers: u32) -> Self {
+        self.workers = workers;
         self
     }
 
@@ -191,10 +199,12 @@ pub(crate) fn fenced() -> Vec<Asked> {
     leased().into_iter().chain(gated()).collect()
 }
 
-/// A holder is stopped beyond its ttl in the middle of its updates: those behind
-/// the gate are safe, those without are lost.
+/// A holder is stopped beyond its ttl between its look and its write: what is
+/// behind the gate is safe, and what is guarded by the lock alone is lost.
 pub(crate) fn paused(experiment: Experiment) -> Experiment {
-    experiment.holds(stale()).breaks([Asked::OpenUpdates]).with_rounds(10, 4)
+    let (ttl, work) = (experiment.ttl, Work { hold: (0, 5), rest: 2, think: 60, ..Work::default() });
+    let experiment = experiment.holds(stale()).breaks([Asked::OpenUpdates]).with_work(work).with_rounds(6, 3);
+    Experiment { aim: Some("open"), ..experiment.with_times(ttl * 3 / 2, ttl) }
 }
 
 /// The same where the token is checked at the write alone.
@@ -202,10 +212,7 @@ pub(crate) fn paused_write_only(experiment: Experiment) -> Experiment {
     let ttl = experiment.ttl;
     let think = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX) * 2 / 5;
     let work = Work { only: Some(Guarded::WriteOnly), hold: (0, 1), rest: 1, think, ..Work::default() };
-    experiment
-        .called("checked at the write only")
-        .breaks([Asked::WriteOnlyUpdates])
-        .with_work(work)
-        .with_rounds(12, 4)
-        .with_times(ttl * 3 / 2, ttl)
+    let experiment = experiment.called("checked at the write only").breaks([Asked::WriteOnlyUpdates]);
+    let experiment = experiment.with_work(work).with_rounds(10, 4).with_times(ttl * 3 / 2, ttl / 2);
+    Experiment { aim: Some("write only"), ..experiment }
 }

@@ -14,9 +14,11 @@ mod worker;
 use clap::{Parser, Subcommand};
 use experiment::Experiment;
 use fencelock_lab::Failure;
+use report::Report;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Every guarantee shown on real servers under real faults.
@@ -55,6 +57,9 @@ struct Run {
     /// How long in all, in minutes, shared evenly; without it each experiment does its own number of rounds.
     #[arg(long)]
     minutes: Option<f64>,
+    /// How many experiments run side by side; 3 in a quick run, else 1.
+    #[arg(long)]
+    jobs: Option<usize>,
     /// Only each engine's main faults.
     #[arg(long)]
     quick: bool,
@@ -126,25 +131,30 @@ fn try_all(run: &Run) -> Result<ExitCode, Failure> {
     let seed = run.seed.unwrap_or_else(|| fastrand::u64(0..1_000_000));
     let share =
         run.minutes.map(|minutes| Duration::from_secs_f64((minutes * 60.0).max(1.0)) / experiments.len() as u32);
-    let (mut reports, mut failed) = (Vec::new(), Vec::new());
-    for (at, experiment) in experiments.iter().enumerate() {
-        if runner::ENDED.load(Ordering::Relaxed) {
-            break;
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let jobs = run.jobs.unwrap_or(if run.quick { 3 } else { 1 }).clamp(1, 8);
+    std::thread::scope(|threads| {
+        for _ in 0..jobs {
+            threads.spawn(|| {
+                while !runner::ENDED.load(Ordering::Relaxed) {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(experiment) = experiments.get(at) else { break };
+                    eprintln!("[{}/{}] {} (seed {seed})", at + 1, experiments.len(), experiment.id());
+                    let outcome = try_one(run, experiment, seed, share);
+                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                    match &outcome {
+                        Ok(report) => report::tell(&report.rows),
+                        Err(e) => eprintln!("{} could not be tried: {e}", experiment.id()),
+                    }
+                    done.push((at, outcome));
+                }
+            });
         }
-        let folder = folder(run, experiment)?;
-        eprintln!("[{}/{}] {} (seed {seed})", at + 1, experiments.len(), experiment.id());
-        match runner::run(experiment, seed, share, folder.path()) {
-            Ok(ran) => {
-                let rows = verdict::judge(experiment, seed, &ran.level, &ran.events);
-                report::tell(&rows);
-                reports.push(report::Report { experiment: experiment.clone(), rows, events: ran.events });
-            }
-            Err(e) => {
-                eprintln!("  could not be tried: {e}");
-                failed.push(experiment.id());
-            }
-        }
-    }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(at, _)| *at);
+    let (tried, failed): (Vec<_>, Vec<_>) = done.into_iter().map(|(_, outcome)| outcome).partition(Result::is_ok);
+    let reports: Vec<_> = tried.into_iter().flatten().collect();
     if let Some(file) = &run.json {
         report::write_json(file, &reports)?;
     }
@@ -162,6 +172,13 @@ fn try_all(run: &Run) -> Result<ExitCode, Failure> {
         if ended { "; ended early" } else { "" }
     );
     Ok(if wrong == 0 && failed.is_empty() && !ended { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn try_one(run: &Run, experiment: &Experiment, seed: u64, share: Option<Duration>) -> Result<Report, Failure> {
+    let folder = folder(run, experiment)?;
+    let ran = runner::run(experiment, seed, share, folder.path())?;
+    let rows = verdict::judge(experiment, seed, &ran.level, &ran.events);
+    Ok(Report { experiment: experiment.clone(), rows, events: ran.events })
 }
 
 enum Folder {

@@ -8,6 +8,7 @@ use crate::worker::Terms;
 use fencelock_lab::Failure;
 use fencelock_testkit::history::{Event, Recorder, What, read};
 use rustix::process::{Pid, Signal, kill_process};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,14 +38,25 @@ impl Worker {
         }
     }
 
-    /// Whether the last it wrote was under a lock.
-    fn holds(&self) -> bool {
-        let text = std::fs::read(&self.history).unwrap_or_default();
-        let tail = text.get(text.len().saturating_sub(512)..).unwrap_or_default();
-        let tail = String::from_utf8_lossy(tail);
-        let Some(last) = tail.trim_end().lines().last() else { return false };
+    /// The last that it wrote.
+    fn last_line(&self) -> String {
+        let mut tail = Vec::new();
+        if let Ok(mut file) = std::fs::File::open(&self.history) {
+            let end = file.metadata().map_or(0, |metadata| metadata.len());
+            let _ = file.seek(SeekFrom::Start(end.saturating_sub(512)));
+            let _ = file.read_to_end(&mut tail);
+        }
+        String::from_utf8_lossy(&tail).trim_end().lines().last().unwrap_or_default().to_owned()
+    }
+
+    /// Whether it is under a lock, and where `aim` is given, between its look and its write there.
+    fn is_target(&self, aim: Option<&str>) -> bool {
+        let last = self.last_line();
         let outside = ["\"acquire\"", "\"not_granted\"", "\"release\"", "\"released\"", "\"doubted\"", "\"lost\""];
-        !last.is_empty() && !outside.iter().any(|what| last.contains(what))
+        match aim {
+            Some(resource) => last.contains("\"decided\"") && last.contains(&format!("\"{resource}\"")),
+            None => !last.is_empty() && !outside.iter().any(|what| last.contains(what)),
+        }
     }
 }
 
@@ -98,7 +110,7 @@ pub(crate) fn run(
         }
         run.round(fault)?;
     }
-    run.rest(experiment.served_within);
+    run.rest(experiment.ttl * 2);
     let (folder, final_values) = run.finish()?;
     let files = std::fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
     let mut events = read(files.filter(|path| path.extension().is_some_and(|e| e == "jsonl")))?;
@@ -181,14 +193,16 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// One that holds just now, if one is found soon.
+    /// One that can be hit just now, if one is found soon.
     fn victim(&mut self) -> usize {
-        for _ in 0..200 {
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(3) {
+            let aim = self.experiment.aim.filter(|_| begin.elapsed() < Duration::from_secs(2));
             let at = self.random.usize(0..self.workers.len().max(1));
-            if self.workers.get(at).is_some_and(Worker::holds) {
+            if self.workers.get(at).is_some_and(|worker| worker.is_target(aim)) {
                 return at;
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_micros(500));
         }
         0
     }

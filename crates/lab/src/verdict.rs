@@ -137,6 +137,7 @@ fn without(events: &[Event], resources: &[&str]) -> Vec<Event> {
     let at = |what: &What| match what {
         What::Enter { resource }
         | What::Read { resource }
+        | What::Decided { resource }
         | What::Entered { resource, .. }
         | What::Write { resource, .. }
         | What::Wrote { resource, .. }

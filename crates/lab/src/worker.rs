@@ -232,7 +232,7 @@ impl Update<'_> {
         }
         let value = store.read(resource).await?.first().copied().unwrap_or_default() + 1;
         self.recorder.record(self.hold, What::Read { resource: resource.into() })?;
-        if !self.think().await {
+        if !self.think(resource).await? {
             return Ok(());
         }
         let shared: Arc<str> = resource.into();
@@ -249,7 +249,7 @@ impl Update<'_> {
         }
         let mut list = store.read(&resource).await?;
         list.push(element);
-        if !self.think().await {
+        if !self.think(&resource).await? {
             return Ok(());
         }
         self.recorder.record(self.hold, What::Append { resource: Arc::clone(&resource), element })?;
@@ -269,13 +269,16 @@ impl Update<'_> {
     }
 
     /// Whether it still held when it looked, a moment before the write.
-    async fn think(&self) -> bool {
+    async fn think(&self, resource: &str) -> io::Result<bool> {
         let think = || Duration::from_millis(fastrand::u64(0..=self.think));
         tokio::time::sleep(think()).await;
-        let held = self.guard.is_held();
+        if !self.guard.is_held() {
+            return Ok(false);
+        }
+        self.recorder.record(self.hold, What::Decided { resource: resource.into() })?;
         // Between the look and the write there is always some time, and here some more.
         tokio::time::sleep(think()).await;
-        held
+        Ok(true)
     }
 }
 

@@ -76,5 +76,5 @@ pub(super) fn experiments() -> Vec<Experiment> {
     let ttl = Duration::from_secs(8);
     let of = |fault| Experiment::new("redis", "Sentinel", fault, start).with_ttl(ttl).with_work(work);
     let twice = of(Fault::FailedOver).breaks([Asked::Of(Property::E1)]);
-    vec![twice.with_rounds(2, 1).with_times(Duration::from_secs(6), Duration::from_secs(4)).quick()]
+    vec![twice.with_workers(8).with_rounds(3, 1).with_times(Duration::from_secs(6), Duration::from_secs(4)).quick()]
 }

@@ -79,6 +79,11 @@ pub enum What {
         /// The resource.
         resource: Arc<str>,
     },
+    /// The holder has looked whether it still holds, and goes on to write.
+    Decided {
+        /// The resource.
+        resource: Arc<str>,
+    },
     /// A counter is about to be set to a value, one above the one that was read.
     Write {
         /// The resource.
