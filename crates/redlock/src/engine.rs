@@ -7,13 +7,14 @@ use crate::ears::Ears;
 use crate::keys::NameKeys;
 use crate::lease::RedlockLease;
 use crate::set::Set;
-use crate::tally::{Obstacle, Tally, Verdict};
+use crate::tally::{Attempted, Obstacle, Tally, Verdict};
 use crate::tokens::Tokens;
 use async_trait::async_trait;
 use fencelock_core::{
     Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Guarantees, HolderInfo, LockName,
     Moment, Polling, Result,
 };
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,7 +113,7 @@ impl RedlockLock {
         }
         match obstacle {
             Obstacle::Holder { left, holder } => Ok(Came::To(Attempt::contended(left, holder))),
-            Obstacle::Split => Ok(Came::Across),
+            Obstacle::Split(attempted) => Ok(Came::Across(attempted)),
             Obstacle::Missing(e) => Err(e),
             Obstacle::Dead => Err(Error::new(ErrorKind::Lost, "this claim was abandoned or released; its id is dead")),
         }
@@ -186,8 +187,8 @@ impl RedlockLock {
 /// What one attempt came to.
 enum Came {
     To(Attempt),
-    /// Other attempts: nobody holds it, and none of them had a majority.
-    Across,
+    /// Other attempts: nobody holds it, and one of them may be about to.
+    Across(Option<Attempted>),
 }
 
 /// How long an attempt may take: so that most of the ttl is left, and never too long for re-seeding.
@@ -211,13 +212,18 @@ impl DistributedLock for RedlockLock {
         let told = |e: Error| e.with_engine("redlock").with_operation("acquire").with_name(name);
         here().map_err(told)?;
         let mut claim = claim.clone();
-        let mut met = 0;
+        let (mut met, mut ids) = (0, BTreeSet::new());
         loop {
             match self.attempt(&claim).await.map_err(told)? {
                 Came::To(attempt) => return Ok(attempt),
-                Came::Across if met >= COLLISIONS => return Ok(Attempt::contended(Some(PAUSE), None)),
-                Came::Across => {
+                Came::Across(attempted) if met >= COLLISIONS => {
+                    // Always the same: whoever began it is slow, or was killed. An end of it is told to those who listen.
+                    let left = attempted.filter(|a| ids.len() == 1 && ids.contains(&Some(Arc::clone(&a.id))));
+                    return Ok(Attempt::contended(left.map_or(Some(PAUSE), |a| a.left), None));
+                }
+                Came::Across(attempted) => {
                     met += 1;
+                    ids.insert(attempted.map(|a| a.id));
                     // Those who met must not meet again.
                     tokio::time::sleep(PAUSE.mul_f64(0.1 + 0.9 * fastrand::f64())).await;
                     claim = claim.latest();

@@ -30,11 +30,19 @@ pub(crate) enum Obstacle {
     /// One holds it on a majority of nodes.
     Holder { left: Option<Duration>, holder: Option<Arc<str>> },
     /// Several try at once, and none has a majority, or one is about to get its token.
-    Split,
+    Split(Option<Attempted>),
     /// The id is dead.
     Dead,
     /// Too few nodes took part.
     Missing(Error),
+}
+
+/// An attempt that has a majority of nodes, and no token yet.
+#[derive(Debug)]
+pub(crate) struct Attempted {
+    pub(crate) id: Arc<str>,
+    /// When it will have run out, should nobody undo it.
+    pub(crate) left: Option<Duration>,
 }
 
 impl Tally {
@@ -127,7 +135,10 @@ impl Tally {
         // Without its token it is an attempt, which will be a hold or be undone in a moment.
         let trying = !most.iter().any(|part| part.has_token || part.id.is_empty() || *part.id == *CLOSED);
         if trying || most.len() + silent < self.majority() {
-            return Obstacle::Split;
+            let first = most.first().filter(|_| trying && most.len() >= self.majority());
+            return Obstacle::Split(
+                first.map(|part| Attempted { id: Arc::clone(&part.id), left: self.until_a_majority_is_free() }),
+            );
         }
         Obstacle::Holder {
             left: self.until_a_majority_is_free(),
@@ -215,11 +226,11 @@ mod tests {
     fn obstacles_are_told_apart() {
         let holder = tally(3, vec![held("x"), held("x"), gone()]).obstacle();
         assert!(matches!(holder, Obstacle::Holder { left: Some(_), holder: Some(who) } if &*who == "x"));
-        assert!(matches!(tally(3, vec![held("x"), held("y"), yes(1)]).obstacle(), Obstacle::Split));
+        assert!(matches!(tally(3, vec![held("x"), held("y"), yes(1)]).obstacle(), Obstacle::Split(None)));
         assert!(matches!(tally(3, vec![held("x"), gone(), gone()]).obstacle(), Obstacle::Missing(_)));
         assert!(matches!(tally(3, vec![Ok(Vote::Dead), yes(1), yes(1)]).obstacle(), Obstacle::Dead));
         let trying = tally(3, vec![part("x", 9, false), part("x", 9, false), gone()]).obstacle();
-        assert!(matches!(trying, Obstacle::Split), "it has no token yet");
+        assert!(matches!(trying, Obstacle::Split(Some(attempt)) if &*attempt.id == "x"), "it has no token yet");
         let closed = tally(3, vec![part(CLOSED, 2, false), part(CLOSED, 3, false), yes(1)]).obstacle();
         let until = Duration::from_secs(2);
         assert!(matches!(closed, Obstacle::Holder { left: Some(left), .. } if left == until), "{closed:?}");

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{claim, engine, initialised, locks, proxies, until};
+use common::{claim, client, engine, initialised, locks, proxies, scripts, until};
 use fencelock_core::{Attempt, DistributedLock as _, ErrorKind, Level};
 use fencelock_lab::{Mood, RedisNodes};
 use fencelock_redlock::RedlockLock;
@@ -121,6 +121,29 @@ async fn where_the_answers_do_not_decide_nobody_guesses() {
         futures_now(asker.inspect(&name)).is_some_and(|shown| shown.is_ok_and(|shown| shown.is_none()))
     })
     .await;
+}
+
+/// Whoever is killed between the two rounds leaves a majority without a token until that runs out. Waiters must not
+/// ask for it over and over.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_attempt_leaves_is_waited_out_and_not_asked_for_all_the_time() {
+    let nodes = three().await;
+    let client = client(&nodes.addresses()).await;
+    client.acquire("a").await.unwrap().release().await.unwrap();
+    let shard = xxhash_rust::xxh3::xxh3_64(b"a") % 65_536;
+    let (key, left) = (format!("redlock:{{{shard}}}:lock:a"), Duration::from_secs(4));
+    for node in nodes.nodes() {
+        node.command(&["HSET", &key, "id", "0123456789abcdef0123456789abcdef", "holder", "gone", "at", "0"]).unwrap();
+        node.command(&["PEXPIRE", &key, &left.as_millis().to_string()]).unwrap();
+    }
+    let begun = Instant::now();
+    assert!(client.try_acquire("a").await.unwrap().is_none());
+    let before = scripts(&nodes.nodes()[0]);
+    let guard = client.named("a").wait_at_most(left + SLACK).acquire().await.unwrap();
+    let asked = scripts(&nodes.nodes()[0]) - before;
+    println!("had it after {:?}, for which a node was asked {asked} times", begun.elapsed());
+    assert!(asked <= 60, "{asked} times in {:?}", begun.elapsed());
+    guard.release().await.unwrap();
 }
 
 /// What a future comes to, waited for on this thread.

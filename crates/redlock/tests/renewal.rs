@@ -4,18 +4,11 @@
 
 mod common;
 
-use common::{client, initialised, proxies, until};
-use fencelock_lab::{Mood, Redis, RedisNodes};
+use common::{client, initialised, proxies, scripts, until};
+use fencelock_lab::{Mood, RedisNodes};
 use std::time::{Duration, Instant};
 
 const SLACK: Duration = Duration::from_secs(10);
-
-/// How many scripts a node was sent.
-fn scripts(redis: &Redis) -> u64 {
-    let stats = redis.command(&["INFO", "commandstats"]).unwrap();
-    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_holds_cost_each_node_a_command_for_each_256_and_interval() {

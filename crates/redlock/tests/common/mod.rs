@@ -3,7 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing, reason = "each test uses its part of it")]
 
 use fencelock_core::{Claim, EngineUrl, LockClient, LockName, Result, Terms};
-use fencelock_lab::{Proxy, RedisNodes};
+use fencelock_lab::{Proxy, Redis, RedisNodes};
 use fencelock_redlock::{RedlockConfig, RedlockLock, RedlockOperator};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,4 +55,11 @@ pub(crate) async fn until(what: &str, limit: Duration, mut holds: impl FnMut() -
         assert!(started.elapsed() < limit, "not within {limit:?}: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// How many scripts a node was sent.
+pub(crate) fn scripts(redis: &Redis) -> u64 {
+    let stats = redis.command(&["INFO", "commandstats"]).unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
 }
