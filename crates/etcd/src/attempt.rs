@@ -82,7 +82,20 @@ pub(crate) fn is_as_made(kv: &KeyValue, created: i64) -> bool {
 }
 
 impl Inner {
-    async fn transact(&self, claim: &Claim, txn: Txn) -> Result<Reads, Failure> {
+    /// Tests `tests` in the store that is ours; else reads the claim's void id, its place and the oldest of its name.
+    ///
+    /// Whether the store is ours is tested here too, since a connection that broke while nothing was asked is made
+    /// anew by the client library, unnoticed, and may lead elsewhere.
+    async fn transact(&self, claim: &Claim, tests: [Compare; 2], then: Vec<TxnOp>) -> Result<Reads, Failure> {
+        let (void, place) = (self.keys.void(claim.id()), self.keys.place(claim.name(), claim.id()));
+        let identity = &self.members.identity;
+        let tests: Vec<_> = tests.into_iter().chain(identity.is_here()).collect();
+        let txn = Txn::new().when(tests).and_then(then).or_else([
+            TxnOp::get(void, None),
+            TxnOp::get(place, None),
+            TxnOp::get(self.keys.queue(claim.name()), Some(oldest())),
+            TxnOp::get(identity.key.as_str(), None),
+        ]);
         let send = |mut client: etcd_client::Client| {
             let txn = txn.clone();
             async move { client.txn(txn).await }
@@ -93,18 +106,19 @@ impl Inner {
             _ => None,
         });
         let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
-        Ok(Reads { found: reads.collect(), revision, succeeded: answer.succeeded() })
+        let reads = Reads { found: reads.collect(), revision, succeeded: answer.succeeded() };
+        if !reads.succeeded && !identity.is_ours(reads.first(3).map(KeyValue::value)) {
+            return Err(self.members.elsewhere().await);
+        }
+        Ok(reads)
     }
 
     /// Takes the lock if nobody has a place in its queue; else writes nothing.
     pub(crate) async fn try_once(&self, claim: &Claim, lease: i64) -> Result<Standing, Failure> {
         let (void, place) = (self.keys.void(claim.id()), self.keys.place(claim.name(), claim.id()));
         let queue = self.keys.queue(claim.name());
-        let txn = Txn::new()
-            .when([absent(&void), absent(&queue).with_prefix()])
-            .and_then([TxnOp::put(place.as_str(), value::written(claim), Some(PutOptions::new().with_lease(lease)))])
-            .or_else([TxnOp::get(void, None), TxnOp::get(place.as_str(), None), TxnOp::get(queue, Some(oldest()))]);
-        let reads = self.transact(claim, txn).await?;
+        let put = TxnOp::put(place.as_str(), value::written(claim), Some(PutOptions::new().with_lease(lease)));
+        let reads = self.transact(claim, [absent(&void), absent(&queue).with_prefix()], vec![put]).await?;
         if reads.succeeded {
             return Ok(Standing::First { created: reads.revision, seen: reads.revision });
         }
@@ -115,19 +129,12 @@ impl Inner {
     pub(crate) async fn join(&self, claim: &Claim, lease: i64) -> Result<Standing, Failure> {
         let (void, place) = (self.keys.void(claim.id()), self.keys.place(claim.name(), claim.id()));
         let queue = self.keys.queue(claim.name());
-        let txn = Txn::new()
-            .when([absent(&void), absent(&place)])
-            .and_then([
-                TxnOp::put(place.as_str(), value::written(claim), Some(PutOptions::new().with_lease(lease))),
-                TxnOp::get(queue.as_str(), Some(oldest())),
-                TxnOp::get(queue.as_str(), Some(newest(2))),
-            ])
-            .or_else([
-                TxnOp::get(void, None),
-                TxnOp::get(place.as_str(), None),
-                TxnOp::get(queue.as_str(), Some(oldest())),
-            ]);
-        let reads = self.transact(claim, txn).await?;
+        let then = vec![
+            TxnOp::put(place.as_str(), value::written(claim), Some(PutOptions::new().with_lease(lease))),
+            TxnOp::get(queue.as_str(), Some(oldest())),
+            TxnOp::get(queue.as_str(), Some(newest(2))),
+        ];
+        let reads = self.transact(claim, [absent(&void), absent(&place)], then).await?;
         if !reads.succeeded {
             return Ok(standing(&reads, &place));
         }

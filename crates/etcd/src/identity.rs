@@ -6,6 +6,7 @@
 
 use crate::failure::{Failure, Refusal};
 use crate::sync::lock;
+use etcd_client::{Compare, CompareOp};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock};
 
@@ -33,6 +34,16 @@ impl Identity {
         self.mark.get().is_some()
     }
 
+    /// The test that a transaction is worked on in the store that is ours.
+    pub(crate) fn is_here(&self) -> Option<Compare> {
+        self.mark.get().map(|mark| Compare::value(self.key.as_str(), CompareOp::Equal, mark.as_str()))
+    }
+
+    /// Whether a mark is ours.
+    pub(crate) fn is_ours(&self, found: Option<&[u8]>) -> bool {
+        self.mark.get().is_none_or(|ours| found == Some(ours.as_bytes()))
+    }
+
     /// Compares the cluster that answered with the one that answered first.
     pub(crate) fn check_cluster(&self, member: usize, endpoint: &str, answered: Option<u64>) -> Result<(), Failure> {
         let Some(answered) = answered else { return Ok(()) };
@@ -45,17 +56,14 @@ impl Identity {
 
     /// Compares the mark of the store behind an endpoint with ours.
     pub(crate) fn check_mark(&self, member: usize, endpoint: &str, found: Option<&[u8]>) -> Result<(), Failure> {
-        match self.mark.get() {
-            Some(ours) if found != Some(ours.as_bytes()) => {
-                let what = format!("`{endpoint}` leads to another store: its `{}` is not ours", self.key);
-                Err(self.is_strange(member, what))
-            }
-            Some(_) => {
-                lock(&self.strangers).remove(&member);
-                Ok(())
-            }
-            None => Ok(()),
+        if !self.is_ours(found) {
+            let what = format!("`{endpoint}` leads to another store: its `{}` is not ours", self.key);
+            return Err(self.is_strange(member, what));
         }
+        if self.is_marked() {
+            lock(&self.strangers).remove(&member);
+        }
+        Ok(())
     }
 
     fn is_strange(&self, member: usize, what: String) -> Failure {

@@ -151,6 +151,17 @@ impl Members {
         }
     }
 
+    /// Looks which endpoint leads to another store, when one has answered from there.
+    pub(crate) async fn elsewhere(&self) -> Failure {
+        let first = self.current();
+        for at in (0..self.list.len()).map(|next| (first + next) % self.list.len()) {
+            if let Err(failure @ Failure::Refused(Refusal::Stranger(_))) = self.prove(at).await {
+                return failure;
+            }
+        }
+        Failure::NotSent("another store answered, and does no more".to_owned())
+    }
+
     /// Believes that a lease is gone only if our cluster says so.
     pub(crate) async fn no_lease(&self, at: usize) -> Failure {
         match self.prove(at).await {

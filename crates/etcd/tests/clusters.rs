@@ -65,6 +65,24 @@ async fn a_store_that_was_replaced_is_not_taken_for_the_old_one() {
     assert_eq!(common::keys(&etcd, "fencelock/l/").await, [""; 0]);
 }
 
+/// The same while the client is idle: no stream of its own breaks, and no request fails, since the client library
+/// connects anew by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_was_replaced_while_nothing_was_asked_is_seen() {
+    let mut etcd = Etcd::start().unwrap();
+    let old = client(&etcd).await;
+    for acquired in 0..4 {
+        old.acquire("a").await.unwrap().release().await.unwrap();
+        drop(old.try_acquire(&format!("b{acquired}")).await.unwrap());
+    }
+    until("its lease is gone, and the stream of its keepalives", LONG, async || common::leases(&etcd).await == 0).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    etcd.replace().unwrap();
+    let new = client(&etcd).await;
+    assert_eq!(old.try_acquire("a").await.map(|a| a.is_some()).map_err(|e| e.kind()), Err(ErrorKind::Refused));
+    new.acquire("a").await.unwrap().release().await.unwrap();
+}
+
 /// Two names of one member are one member; three members are three.
 #[tokio::test(flavor = "multi_thread")]
 async fn members_are_counted_by_id() {

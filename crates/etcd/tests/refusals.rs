@@ -114,6 +114,29 @@ async fn expired_tokens_are_renewed() {
     works(&waiter, "c").await;
 }
 
+/// However many tokens have expired before: a new watch that the server takes back costs a new stream and no more.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_expired_tokens_make_no_handover_slower() {
+    let folder = tempfile::tempdir().unwrap();
+    let etcd = with_tokens(folder.path());
+    let config = || config(&etcd).with_user("app", Secret::new("word"));
+    let (holder, waiter) = (connect(config()).await, connect(config()).await);
+    let mut slowest = Duration::ZERO;
+    for _ in 0..9 {
+        let guard = holder.acquire("a").await.unwrap();
+        let lock = waiter.named("a");
+        let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
+        // By now the stream's token has expired, and the watch of this waiter has been taken back.
+        tokio::time::sleep(Duration::from_millis(2_200)).await;
+        let released = std::time::Instant::now();
+        guard.release().await.unwrap();
+        tokio::time::timeout(LONG, waiting).await.unwrap().unwrap().release().await.unwrap();
+        slowest = slowest.max(released.elapsed());
+    }
+    eprintln!("the slowest handover took {slowest:?}");
+    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+}
+
 /// For a while nearly every token has expired when it arrives, new ones too: a try is granted or says within its limit
 /// that it got no answer, a waiter keeps its place and the holder its lock, and both go on when tokens last again.
 #[tokio::test(flavor = "multi_thread")]

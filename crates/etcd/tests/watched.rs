@@ -141,3 +141,22 @@ async fn a_release_does_not_open_what_was_closed() {
     }
     assert!(in_good_faith > 0);
 }
+
+/// A client with nothing but a hold or a waiter on a quiet store goes on with the stream that it has: newer servers tell
+/// no progress of a watch that begins after their last revision, and that is no break.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quiet_stream_is_not_taken_for_a_broken_one() {
+    let etcd = Etcd::start().unwrap();
+    let one = client(&etcd).await;
+    let opened = || etcd.metric(0, "grpc_server_started_total{grpc_method=\"Watch\"").unwrap_or(0.0);
+    let guard = one.named("a").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    assert!(opened() > 0.5 && opened() < 1.5, "{} streams for one hold", opened());
+    guard.release().await.unwrap();
+    // Nor when nothing is watched any more.
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    let guard = one.named("b").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(opened() < 1.5, "{} streams for two holds", opened());
+    guard.release().await.unwrap();
+}
