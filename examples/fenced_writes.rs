@@ -103,7 +103,7 @@ async fn main() -> Outcome {
     if let Err(stale) = late.apply(|balance| *balance += 5).admitted() {
         println!("  {old} deposits: refused, {stale}");
     }
-    println!("\nGates: MemoryGate, SqliteGate, PostgresGate, MysqlGate, RedisGate; in etcd and ZooKeeper the test of");
+    println!("\nGates: MemoryGate, SqliteGate, PostgresGate, MySqlGate, RedisGate; in etcd and ZooKeeper the test of");
     println!("ownership goes into your own transaction (examples etcd_owned, zookeeper_multi).");
     Ok(())
 }

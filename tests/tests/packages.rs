@@ -1,0 +1,77 @@
+//! What is published: each crate packs without a warning, with its licences, and says what it is.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test")]
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// Members that may be published.
+fn members() -> Vec<Value> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["metadata", "--locked", "--no-deps", "--format-version", "1"]).current_dir(root());
+    let metadata: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    let published = |package: &&Value| package["publish"].is_null();
+    metadata["packages"].as_array().unwrap().iter().filter(published).cloned().collect()
+}
+
+fn name(package: &Value) -> &str {
+    package["name"].as_str().unwrap()
+}
+
+#[test]
+fn each_says_what_it_is() {
+    let members = members();
+    let names: Vec<_> = members.iter().map(name).collect();
+    let engines = ["etcd", "redis", "redlock", "sql", "zookeeper"].map(|engine| format!("fencelock-{engine}"));
+    assert!(engines.iter().all(|engine| names.contains(&engine.as_str())), "{names:?}");
+    for private in ["fencelock-lab", "fencelock-tests", "fencelock-examples"] {
+        assert!(!names.contains(&private));
+    }
+    for package in &members {
+        let name = name(package);
+        for key in ["description", "license", "repository", "readme", "rust_version"] {
+            assert!(package[key].as_str().is_some_and(|value| !value.is_empty()), "{name}: {key}");
+        }
+        let (keywords, categories) =
+            (package["keywords"].as_array().unwrap(), package["categories"].as_array().unwrap());
+        assert!((1..=5).contains(&keywords.len()) && !categories.is_empty(), "{name}: keywords and categories");
+        assert_eq!(package["metadata"]["docs"]["rs"]["all-features"], true, "{name}: docs.rs shows all features");
+        let folder = Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap();
+        for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            let (theirs, ours) =
+                (std::fs::read(folder.join(licence)).unwrap(), std::fs::read(root().join(licence)).unwrap());
+            assert_eq!(theirs, ours, "{name}: {licence}");
+        }
+    }
+}
+
+/// Compiling them from their packages, which takes minutes, is left to `cargo publish --dry-run`.
+#[test]
+fn each_packs_without_a_warning() {
+    let members = members();
+    let target = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["package", "--locked", "--no-verify", "--allow-dirty", "--target-dir"]).arg(target.path());
+    for package in &members {
+        command.args(["-p", name(package)]);
+    }
+    let output = command.current_dir(root()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("warning"), "{said}");
+    for package in &members {
+        let file = format!("{}-{}.crate", name(package), package["version"].as_str().unwrap());
+        let packed = target.path().join("package").join(&file);
+        let size = std::fs::metadata(&packed).unwrap().len();
+        assert!((1_000..1_000_000).contains(&size), "{file} has {size} bytes");
+        let list = Command::new("tar").arg("-tf").arg(&packed).output().unwrap();
+        let list = String::from_utf8_lossy(&list.stdout);
+        for needed in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "Cargo.toml"] {
+            assert!(list.lines().any(|line| line.ends_with(&format!("/{needed}"))), "{file} lacks {needed}:\n{list}");
+        }
+    }
+}
