@@ -204,9 +204,10 @@ impl DistributedLock for SqlLock {
             return Ok(());
         }
         // Void first: freed first, a late acquire of this id could take the lock in between.
-        self.table.void(claim).await?;
+        let voided = self.table.void(claim).await;
+        // Where it is not known to be void it is freed all the same, and once more when this is asked for again.
         self.table.free(claim, "abandon").await?;
-        Ok(())
+        voided
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>> {

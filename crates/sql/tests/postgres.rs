@@ -8,6 +8,7 @@ use fencelock_core::{Admission, Capability, DistributedLock as _, ErrorKind, Fen
 use fencelock_lab::Postgres;
 use fencelock_sql::postgres::PostgresGate;
 use server::*;
+use std::sync::Arc;
 use std::time::Instant;
 
 const OPEN: &str =
@@ -126,6 +127,41 @@ async fn a_release_wakes_a_waiter_of_another_client() {
     waits.sort_unstable();
     println!("from release to the next holder: median {:?}, longest {:?}", waits[10], waits[19]);
     assert!(waits[10] < ms(200), "{waits:?}");
+}
+
+/// Its acquire has begun, and so does not see the void, but has not yet come to the lock on its id.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_stalls_across_its_undo_takes_nothing() {
+    let db = Pg::start();
+    db.run(
+        "CREATE TABLE stalls (seconds float8); INSERT INTO stalls VALUES (0);
+        CREATE FUNCTION public.pg_try_advisory_xact_lock_shared(id bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+            PERFORM pg_catalog.pg_sleep(seconds) FROM public.stalls;
+            RETURN pg_catalog.pg_try_advisory_xact_lock_shared(id); END $$;
+        ALTER DATABASE postgres SET search_path = public, pg_catalog",
+    )
+    .await;
+    let (stalled, direct) = (db.engine().await, db.engine().await);
+    granted(&stalled, &claim("a", ms(5_000))).await.lease.release().await.unwrap();
+    let pool = db.pool().await;
+    for seconds in ["0.8", "1.5", "60"] {
+        db.run(&format!("UPDATE stalls SET seconds = {seconds}")).await;
+        let orphan = claim("a", ms(60_000));
+        let (engine, sent) = (Arc::clone(&stalled), orphan.clone());
+        let trying = tokio::spawn(async move { engine.try_acquire(&sent).await.map(drop) });
+        tokio::time::sleep(ms(200)).await;
+        // A transaction of somebody's own is not waited for, long as it may be open.
+        let mut other = pool.begin().await.unwrap();
+        Pg::run_in(&mut other, "SELECT 1 FROM fencelock_locks WHERE name = 'b' FOR UPDATE").await;
+        Pg::run_in(&mut other, "UPDATE fencelock_locks SET note = 'x' WHERE name = 'b'").await;
+        until("undone", async || direct.abandon(&orphan).await.is_ok()).await;
+        assert!(direct.inspect(orphan.name()).await.unwrap().is_none(), "{seconds}");
+        let _ = trying.await.unwrap();
+        assert!(direct.inspect(orphan.name()).await.unwrap().is_none(), "nothing came after it: {seconds}");
+        other.rollback().await.unwrap();
+    }
+    db.run("UPDATE stalls SET seconds = 0").await;
+    granted(&direct, &claim("a", ms(1_000))).await;
 }
 
 #[tokio::test]

@@ -26,6 +26,7 @@ pub(crate) struct Ears {
     options: PgConnectOptions,
     channel: String,
     limit: Duration,
+    quiet: Duration,
     names: Mutex<Names>,
     listening: watch::Sender<bool>,
     task: Mutex<Option<tokio::task::AbortHandle>>,
@@ -53,11 +54,16 @@ fn written(name: &LockName) -> String {
 
 impl Ears {
     pub(crate) fn new(options: PgConnectOptions, channel: String, limit: Duration) -> Arc<Self> {
+        Self::asking(options, channel, limit, QUIET)
+    }
+
+    fn asking(options: PgConnectOptions, channel: String, limit: Duration, quiet: Duration) -> Arc<Self> {
         let (names, listening) = (Mutex::default(), watch::Sender::new(false));
         Arc::new_cyclic(|itself| Self {
             options,
             channel,
             limit,
+            quiet,
             names,
             listening,
             task: Mutex::default(),
@@ -120,11 +126,11 @@ async fn tend(ears: Weak<Ears>) {
                 pause = PAUSES.0;
                 here.listening.send_replace(true);
                 here.heard_of_all();
-                let limit = here.limit;
+                let (limit, quiet) = (here.limit, here.quiet);
                 drop(here);
                 // Anything but a notice is a break, after which notices are lost.
                 loop {
-                    let notice = match tokio::time::timeout(QUIET, listener.try_recv()).await {
+                    let notice = match tokio::time::timeout(quiet, listener.try_recv()).await {
                         Ok(Ok(Some(notice))) => notice,
                         Ok(_) => break,
                         Err(_) if answers(&mut listener, limit).await => continue,
@@ -200,6 +206,8 @@ impl Drop for Ears {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fencelock_lab::{Mood, Postgres, Proxy};
+    use sqlx::Connection as _;
 
     #[test]
     fn channels_are_short_and_differ() {
@@ -207,5 +215,68 @@ mod tests {
         assert!(channel(&long).len() <= 63);
         assert_ne!(channel(&long), channel("fencelock_locks"));
         assert_eq!(written(&LockName::new("é/").unwrap()), "c3a92f");
+    }
+
+    const QUIET: Duration = Duration::from_millis(150);
+    const SOON: Duration = Duration::from_secs(20);
+
+    async fn listening(ears: &Ears, so: bool) {
+        let mut listening = ears.listening.subscribe();
+        tokio::time::timeout(SOON, listening.wait_for(|listening| *listening == so)).await.unwrap().unwrap();
+    }
+
+    async fn ears() -> (Postgres, Proxy, Arc<Ears>) {
+        let server = Postgres::start().unwrap();
+        let proxy = Proxy::before(server.address()).unwrap();
+        let url = server.url().replace(&server.address().to_string(), &format!("127.0.0.1:{}", proxy.port()));
+        let options = url.parse::<PgConnectOptions>().unwrap().application_name("ears");
+        let ears = Ears::asking(options, "c".to_owned(), Duration::from_secs(2), QUIET);
+        (server, proxy, ears)
+    }
+
+    async fn tell(server: &Postgres, name: &LockName) {
+        let mut connection = sqlx::PgConnection::connect(&server.url()).await.unwrap();
+        sqlx::query("SELECT pg_notify('c', $1)").bind(written(name)).execute(&mut connection).await.unwrap();
+    }
+
+    async fn listeners(server: &Postgres) -> Vec<i32> {
+        let mut connection = sqlx::PgConnection::connect(&server.url()).await.unwrap();
+        let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'ears'";
+        sqlx::query_scalar(sql).fetch_all(&mut connection).await.unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn one_connection_is_kept_while_it_answers_and_misses_nothing_meanwhile() {
+        let (server, _proxy, ears) = ears().await;
+        let name = LockName::new("a").unwrap();
+        let mut ear = ears.listen(&name).await.unwrap();
+        let first = listeners(&server).await;
+        assert_eq!(first.len(), 1);
+        // Whether it is there is asked again and again, and in between, and while it is asked, it hears.
+        for _ in 0..60 {
+            tell(&server, &name).await;
+            tokio::time::timeout(SOON, ear.heard()).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(20..40)) + QUIET / 2).await;
+        }
+        tokio::time::sleep(QUIET * 4).await;
+        assert_eq!(listeners(&server).await, first);
+        assert!(*ears.listening.borrow());
+    }
+
+    /// Nothing comes, no end of it either.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_connection_cut_without_a_word_is_replaced() {
+        let (server, proxy, ears) = ears().await;
+        let name = LockName::new("a").unwrap();
+        let mut ear = ears.listen(&name).await.unwrap();
+        proxy.set(Mood::DropReplies);
+        listening(&ears, false).await;
+        tell(&server, &name).await;
+        proxy.set(Mood::Honest);
+        listening(&ears, true).await;
+        // What was missed is looked for, and what comes now is heard.
+        tokio::time::timeout(SOON, ear.heard()).await.unwrap();
+        tell(&server, &name).await;
+        tokio::time::timeout(SOON, ear.heard()).await.unwrap();
     }
 }

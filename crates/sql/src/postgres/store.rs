@@ -28,9 +28,16 @@ const VOID: Duration = Duration::from_secs(60);
 /// When to look again for a lock whose row another transaction has to itself.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// How long an undo waits for statements that do not see it yet. One that is about to
-/// take the lock is no longer under way than this; a caller's own transaction may be.
-const SHORT: Duration = Duration::from_millis(100);
+/// How long an undo waits at once for an engine's statements that do not see it yet,
+/// which the server bounds by the request's time-out. It is asked for again after that.
+const LONG: Duration = Duration::from_secs(3);
+
+/// Whose statements are waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Engines,
+    Everybodys,
+}
 
 /// The lock table of one database.
 pub(crate) struct Store {
@@ -98,13 +105,16 @@ impl Store {
 
     /// Waits for the statements that began before this and may not see what was
     /// committed just now; false if one had not ended after `limit`.
-    async fn older_have_ended(&self, operation: &'static str, limit: Duration) -> Result<bool> {
+    async fn older_have_ended(&self, operation: &'static str, whose: Whose, limit: Duration) -> Result<bool> {
         let (until, mut pause) = (Instant::now() + limit, Duration::from_millis(1));
         let mut older: Option<HashSet<String>> = None;
         loop {
             let rows = self.rows(operation, &self.statements.writers, Vec::new()).await?;
-            let writers = rows.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<HashSet<String>>>();
+            let writers = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
+            let writers = writers.collect::<sqlx::Result<Vec<(String, bool)>>>();
             let writers = writers.map_err(|e| failure(e).at("postgres", operation))?;
+            let counts = |engines: bool| engines || whose == Whose::Everybodys;
+            let writers = writers.into_iter().filter(|(_, engines)| counts(*engines)).map(|(id, _)| id).collect();
             let left: HashSet<_> = match older {
                 Some(older) => older.intersection(&writers).cloned().collect(),
                 None => writers,
@@ -205,9 +215,11 @@ impl LockTable for Store {
         let until = in_micros(claim.server_ttl().max(VOID));
         let values = vec![Value::Bytes(&id), Value::Number(until), Value::Number(number(claim.id()))];
         self.rows("void", &self.statements.void, values).await?;
-        if claim.is_unanswered() {
-            // Or it frees nothing, and takes the lock after us.
-            self.older_have_ended("void", SHORT).await?;
+        // Or there is nothing to be freed yet, and the lock is taken after us. A transaction
+        // of a caller's own takes no lock for a claim, and may stay open for long.
+        let limit = LONG.min(self.opening.config.server.request_timeout.saturating_mul(2));
+        if claim.is_unanswered() && !self.older_have_ended("void", Whose::Engines, limit).await? {
+            return Err(Error::new(ErrorKind::Unavailable, "a statement that may take the lock is still under way"));
         }
         if let Err(e) = self.rows("void", &self.statements.clean, Vec::new()).await {
             tracing::debug!(target: "fencelock", error = %e, "old voids are left for later");
@@ -248,7 +260,8 @@ impl LockTable for Store {
         let idle = in_micros(idle);
         self.rows("purge", &self.statements.floor, vec![Value::Number(idle)]).await?;
         // An acquire that began before the floor was raised may not see it.
-        if !self.older_have_ended("purge", self.opening.config.server.request_timeout.saturating_mul(5)).await? {
+        let limit = self.opening.config.server.request_timeout.saturating_mul(5);
+        if !self.older_have_ended("purge", Whose::Everybodys, limit).await? {
             let message =
                 "a transaction that writes to the lock table has been open since before: purge when it has ended";
             return Err(Error::new(ErrorKind::Unavailable, message));
