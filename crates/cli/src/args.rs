@@ -32,8 +32,8 @@ const RUN_HELP: &str = "\
 The command runs in a process group of its own and sees FENCELOCK_NAME and
 FENCELOCK_TOKEN, the fencing token: give that number to the resource that the
 lock protects, and let it refuse smaller ones. The lock is renewed until the
-command and everything it left in its process group have ended. INT, TERM, HUP,
-QUIT, USR1 and USR2 are passed on to the whole group.
+command and everything it left in its process group have ended, and those under
+`timeout` and the like. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to all.
 
 If the lock is lost, the group gets TERM at once and KILL after the grace of
 --kill-after. If it was taken away (`fencelock release --force`), the group gets
@@ -43,7 +43,7 @@ another holder is granted the lock. It is not if the lock was deleted by hand in
 store itself, or if it was taken away while fencelock was cut off from the service
 or stopped: then the group is stopped at the deadline only. The group is also
 killed if fencelock itself is killed, or stopped for too long. What leaves the
-process group (setsid, job control of an interactive shell) is out of reach.
+session (setsid, daemons) is out of reach.
 
 Examples:
   fencelock run nightly -- backup.sh --all

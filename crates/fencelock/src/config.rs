@@ -69,8 +69,8 @@ use std::path::{Path, PathBuf};
 /// `FENCELOCK_SQLITE_BUSY_TIMEOUT=200ms` the same as `busy_timeout = "200ms"` in
 /// `[lock.sqlite]`; lists are separated by commas. Any other variable that
 /// begins with `FENCELOCK_` is an error, except `FENCELOCK_CONFIG`,
-/// `FENCELOCK_LOG` (the command line's) and `FENCELOCK_NAME` and
-/// `FENCELOCK_TOKEN` (which `fencelock run` sets for its command).
+/// `FENCELOCK_LOG` (the command line's) and `FENCELOCK_NAME`, `FENCELOCK_TOKEN` and
+/// `FENCELOCK_CLAIM` (which `fencelock run` sets for its command).
 ///
 /// # Passwords
 /// In the URL, as `password`, or in a file that `password_file` names, which is

@@ -1,9 +1,10 @@
 //! The process that becomes the user's command.
 
 use super::group::Group;
-use super::{parts, terminal};
+use super::{parts, strays, terminal};
 use crate::exit;
 use crate::output::say;
+use fencelock::LockGuard;
 use rustix::process::{Pid, Signal};
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -15,11 +16,17 @@ use std::process::Command;
 ///
 /// To be called on the main thread: on Linux the kernel kills the process when
 /// the *thread* that started it ends.
-pub(super) fn start(command: &[OsString], variables: [(&str, String); 2]) -> std::io::Result<Group> {
+pub(super) fn start(command: &[OsString], guard: &LockGuard) -> std::io::Result<Group> {
     let parent = rustix::process::getpid().as_raw_nonzero().to_string();
     let args = [parent.into()].into_iter().chain(command.iter().cloned());
+    let claim = guard.claim_id().to_string();
+    let variables = [
+        ("FENCELOCK_NAME", guard.name().to_string()),
+        ("FENCELOCK_TOKEN", guard.token().to_string()),
+        (strays::VARIABLE, claim.clone()),
+    ];
     let child = parts::command(args).envs(variables).process_group(0).spawn()?;
-    Ok(Group::new(Pid::from_child(&child)))
+    Ok(Group::new(Pid::from_child(&child), &claim))
 }
 
 /// The process's own side; its exit code if it could not become the command.

@@ -52,7 +52,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Whether no process of the group is left; then the number of the group is free.
+    /// Whether no process of the command is left; then the number of the group is free.
     pub(super) async fn is_over(&mut self) -> bool {
         if self.command.is_none() {
             return false;
@@ -76,13 +76,13 @@ impl Supervisor<'_> {
         true
     }
 
-    /// Whether a process of the group is alive beside the command, as far as can be seen. Reaps those that are not.
+    /// Whether a process is alive beside the command, as far as can be seen. Reaps those of the group that are not.
     fn is_anybody_left(&self) -> bool {
         let Some(members) = self.group.members() else { return self.reaped && !self.group.is_gone() };
         for pid in members.dead.iter().filter(|pid| **pid != self.group.leader()) {
             wait::reap(*pid);
         }
-        !members.alive.is_empty()
+        !members.alive.is_empty() || self.group.has_strays()
     }
 
     /// Whether killed processes will not die, in which case waiting helps nobody.

@@ -1,5 +1,6 @@
 //! The command's process group.
 
+use super::strays::Mark;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use std::time::Duration;
@@ -16,36 +17,67 @@ pub(super) fn lock_delay(need: Duration, drift: u32) -> Duration {
     stretched.saturating_add(Duration::from_millis(250))
 }
 
-/// A process group, by its leader.
+/// A process group, by its leader, and the command's processes that have left it.
 ///
 /// The number stays the group's for as long as the leader is not reaped or the
 /// group has another member; only in that time is it safe to signal.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Group(Pid);
+pub(super) struct Group {
+    leader: Pid,
+    mark: Option<Mark>,
+}
 
 impl Group {
-    pub(super) fn new(leader: Pid) -> Self {
-        Self(leader)
+    /// The group of the command under the claim with this id.
+    pub(super) fn new(leader: Pid, claim: &str) -> Self {
+        Self { leader, mark: Mark::of(leader, claim) }
     }
 
     pub(super) fn leader(self) -> Pid {
-        self.0
+        self.leader
     }
 
-    /// Signals every process of the group. What is gone needs no signal.
+    /// The claim's id, empty if the command is not known by it.
+    pub(super) fn claim(self) -> String {
+        self.mark.map(|mark| mark.claim()).unwrap_or_default()
+    }
+
+    /// Signals every process of the group, and the strays too unless the signal is
+    /// one of job control. What is gone needs no signal.
     ///
     /// # Errors
     /// If there is a process that we may not signal.
     pub(super) fn signal(self, signal: Signal) -> Result<(), Errno> {
-        match rustix::process::kill_process_group(self.0, signal) {
+        let mut sent = match rustix::process::kill_process_group(self.leader, signal) {
             Err(Errno::SRCH) => Ok(()),
             sent => sent,
+        };
+        if !matches!(signal, Signal::TSTP | Signal::CONT) {
+            for (mark, pid) in self.strays() {
+                sent = sent.and(mark.signal(pid, signal));
+            }
         }
+        sent
+    }
+
+    /// Whether a process of the command is alive that has left the group.
+    pub(super) fn has_strays(self) -> bool {
+        // One look can miss a process that becomes another program just then.
+        (0..2).any(|_| self.strays().next().is_some())
+    }
+
+    fn strays(self) -> impl Iterator<Item = (Mark, Pid)> {
+        let all = self.mark.and_then(|mark| Some((mark, processes()?)));
+        all.into_iter().flat_map(move |(mark, all)| {
+            let is_one =
+                move |pid: &Pid| group_of(*pid) != Some(self.leader.as_raw_nonzero().get()) && mark.is_on(*pid);
+            all.filter(is_one).map(move |pid| (mark, pid))
+        })
     }
 
     /// Whether no process of the group is left, dead ones that nobody reaped included.
     pub(super) fn is_gone(self) -> bool {
-        rustix::process::test_kill_process_group(self.0) == Err(Errno::SRCH)
+        rustix::process::test_kill_process_group(self.leader) == Err(Errno::SRCH)
     }
 
     /// Whether the leader sleeps without heed to signals while another process of the group is stopped.
@@ -55,7 +87,7 @@ impl Group {
     /// that it never stops itself and nobody is told.
     pub(super) fn is_stuck(self) -> bool {
         let state = |pid: Pid| stat(pid).map(|(state, _)| state);
-        state(self.0) == Some('D')
+        state(self.leader) == Some('D')
             && self.members().is_some_and(|members| members.alive.iter().any(|pid| state(*pid) == Some('T')))
     }
 
@@ -66,7 +98,7 @@ impl Group {
     pub(super) fn members(self) -> Option<Members> {
         let mut members = Members { alive: Vec::new(), dead: Vec::new() };
         for pid in processes()? {
-            if group_of(pid) == Some(self.0.as_raw_nonzero().get()) {
+            if group_of(pid) == Some(self.leader.as_raw_nonzero().get()) {
                 if is_alive(pid) { members.alive.push(pid) } else { members.dead.push(pid) }
             }
         }
@@ -84,7 +116,7 @@ pub(super) struct Members {
 
 /// The number of the process's group; 0 for one in another namespace, which
 /// rustix takes for impossible.
-fn group_of(pid: Pid) -> Option<i32> {
+pub(super) fn group_of(pid: Pid) -> Option<i32> {
     nix::unistd::getpgid(Some(number(pid))).ok().map(nix::unistd::Pid::as_raw)
 }
 
@@ -103,6 +135,10 @@ fn stat(pid: Pid) -> Option<(char, i32)> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     let mut fields = stat.get(stat.rfind(')')?.checked_add(1)?..)?.split_ascii_whitespace();
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+pub(super) fn parent_of(pid: Pid) -> Option<Pid> {
+    stat(pid).and_then(|(_, parent)| Pid::from_raw(parent))
 }
 
 fn is_alive(pid: Pid) -> bool {
@@ -129,8 +165,7 @@ pub(super) fn we_are_orphaned() -> bool {
     let (own, session) = (nix::unistd::getpgrp().as_raw(), nix::unistd::getsid(None));
     let Some(processes) = processes() else { return false };
     !processes.filter(|pid| group_of(*pid) == Some(own)).any(|pid| {
-        let parent = stat(pid).and_then(|(_, parent)| Pid::from_raw(parent));
-        parent.is_some_and(|parent| {
+        parent_of(pid).is_some_and(|parent| {
             group_of(parent).is_some_and(|group| group != own) && nix::unistd::getsid(Some(number(parent))) == session
         })
     })
@@ -151,7 +186,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn this_process_is_in_its_own_group() {
-        let members = Group::new(Pid::from_raw(nix::unistd::getpgrp().as_raw()).unwrap()).members().unwrap();
+        let members = Group::new(Pid::from_raw(nix::unistd::getpgrp().as_raw()).unwrap(), "").members().unwrap();
         assert!(members.alive.contains(&rustix::process::getpid()));
     }
 }

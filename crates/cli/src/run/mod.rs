@@ -14,6 +14,7 @@ mod jobs;
 mod lookout;
 mod parts;
 mod signals;
+mod strays;
 mod supervise;
 mod terminal;
 mod wait;

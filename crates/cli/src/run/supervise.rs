@@ -66,8 +66,7 @@ impl<'a> Supervisor<'a> {
     ) -> Result<Self, Failure> {
         signals.catch_more()?;
         wait::adopt_orphans();
-        let variables = [("FENCELOCK_NAME", guard.name().to_string()), ("FENCELOCK_TOKEN", guard.token().to_string())];
-        let group = child::start(&args.command, variables).map_err(|e| Failure::system("cannot start", e))?;
+        let group = child::start(&args.command, guard).map_err(|e| Failure::system("cannot start", e))?;
         let (hold, clock) = (guard.monitor(), Clock::system());
         let deadline = deadline(&clock, &hold);
         let mut supervisor = Self {

@@ -18,21 +18,24 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long after the deadline TERM is left to the supervisor, which may be
 /// stopped: only one of the two is to send it.
 pub(super) const LAG: Duration = Duration::from_millis(50);
+/// How often, and how soon after another, strays are killed: one may make others meanwhile.
+const KILLS: u32 = 400;
+const PAUSE: Duration = Duration::from_millis(5);
 /// What the watchdog says once it watches.
 pub(super) const READY: u8 = b'\n';
 
-/// Runs the watchdog: arguments are the group and the grace in milliseconds,
-/// standard input brings deadlines, standard output tells that it watches.
+/// Runs the watchdog: arguments are the group, the grace in milliseconds and the
+/// claim's id, standard input brings deadlines, standard output tells that it watches.
 pub(super) fn main(mut args: impl Iterator<Item = OsString>) -> u8 {
     let mut number = || args.next()?.to_str()?.parse::<u64>().ok();
     let group = number().and_then(|n| i32::try_from(n).ok()).filter(|n| *n > 1).and_then(Pid::from_raw);
-    let (Some(group), Some(grace)) = (group, number()) else {
+    let (Some(group), Some(grace), Some(claim)) = (group, number(), args.next()) else {
         say("this is for fencelock's own use");
         return exit::USAGE;
     };
     leave();
     let mut watchdog = Watchdog {
-        group: Group::new(group),
+        group: Group::new(group, claim.to_str().unwrap_or_default()),
         grace: Duration::from_millis(grace),
         clock: Clock::system(),
         news: None,
@@ -103,7 +106,7 @@ impl Watchdog {
                 Heard::News => {}
                 Heard::Interrupted => continue,
                 Heard::End => {
-                    self.send(Signal::KILL);
+                    self.kill();
                     tell("the supervisor of the command was killed, and so is the command");
                     return exit::OK;
                 }
@@ -118,7 +121,7 @@ impl Watchdog {
     fn act(&mut self, now: Moment) -> bool {
         let Some(News { deadline, warned }) = self.news else { return false };
         if now >= deadline.plus(self.grace) {
-            self.send(Signal::KILL);
+            self.kill();
             return true;
         }
         if !warned && now >= deadline.plus(LAG) {
@@ -126,6 +129,17 @@ impl Watchdog {
             self.send(Signal::TERM);
         }
         false
+    }
+
+    /// Kills the group at once, and the strays until none is left.
+    fn kill(&self) {
+        for _ in 0..KILLS {
+            self.send(Signal::KILL);
+            if !self.group.has_strays() {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
 
     fn send(&self, signal: Signal) {
@@ -191,7 +205,7 @@ mod tests {
     fn watchdog() -> Watchdog {
         let (clock, grace) = (Clock::system(), Duration::from_secs(1));
         // No process has this number, so nobody is signalled.
-        let group = Group::new(Pid::from_raw(i32::MAX).unwrap());
+        let group = Group::new(Pid::from_raw(i32::MAX).unwrap(), "");
         Watchdog { group, grace, clock, news: None, unread: Vec::new() }
     }
 

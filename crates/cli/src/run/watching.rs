@@ -31,8 +31,8 @@ impl Watching {
     /// Starts a watchdog for `group`, and returns once it watches.
     pub(super) async fn start(group: Group, grace: Duration, deadline: Moment) -> io::Result<Self> {
         let grace = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-        let args = [group.leader().as_raw_nonzero().to_string().into(), grace.to_string().into()];
-        let mut process = parts::watchdog(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let args = [group.leader().as_raw_nonzero().to_string(), grace.to_string(), group.claim()];
+        let mut process = parts::watchdog(args.map(Into::into)).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (Some(deadlines), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(Error::other("no pipes"));
         };

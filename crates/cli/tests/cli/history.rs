@@ -110,6 +110,20 @@ fn stolen() {
     stolen_from(&Place::new(), "--ttl 60s");
 }
 
+/// The holder hears of it as late as is allowed for, not as early as chance will have it.
+#[test]
+fn stolen_from_one_that_is_slow_to_hear() {
+    let place = Place::new();
+    let mut both = Both::start(&place, "--ttl 60s --kill-after 0s");
+    both.first.signal("STOP");
+    let said = output(place.fencelock(["release", "--force", "--yes", "n"]));
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    std::thread::sleep(Duration::from_millis(600));
+    both.first.signal("CONT");
+    assert_eq!(both.first.code(), Some(76));
+    both.assert_gone_before_the_grant();
+}
+
 #[test]
 fn the_engine_is_away_past_the_deadline() {
     let place = Place::new();

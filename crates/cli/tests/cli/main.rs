@@ -26,6 +26,7 @@ mod secrets;
 mod servers;
 mod shapes;
 mod signals;
+mod strays;
 mod supervisor;
 mod support;
 mod terminal;

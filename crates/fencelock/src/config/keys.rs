@@ -36,8 +36,8 @@ pub(super) const CREDENTIALS: [&str; 3] = ["username", "password", "password_fil
 
 /// Variables that are no settings: where the file is, the command line's log, and
 /// what `fencelock run` tells its command.
-pub(super) const OTHER_VARIABLES: [&str; 4] =
-    ["FENCELOCK_CONFIG", "FENCELOCK_LOG", "FENCELOCK_NAME", "FENCELOCK_TOKEN"];
+pub(super) const OTHER_VARIABLES: [&str; 5] =
+    ["FENCELOCK_CONFIG", "FENCELOCK_LOG", "FENCELOCK_NAME", "FENCELOCK_TOKEN", "FENCELOCK_CLAIM"];
 
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     COMMON.iter().map(|(name, _)| *name)
