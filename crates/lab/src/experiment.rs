@@ -71,8 +71,8 @@ pub(crate) struct Experiment {
     pub(crate) rounds: u32,
     pub(crate) lasts: Duration,
     pub(crate) rest: Duration,
-    /// A holder is hit between its look and its write at this resource, if that is seen.
-    pub(crate) aim: Option<&'static str>,
+    /// A holder is hit between its look and its write at these resources in turn, if that is seen.
+    pub(crate) aim: &'static [&'static str],
     /// Fewer hits show nothing.
     pub(crate) least_hits: u32,
     /// How long a free lock may stay unserved where nothing is broken.
@@ -103,7 +103,7 @@ impl Experiment {
             rounds: 6,
             lasts: lasting(fault, ttl),
             rest: ttl * 2,
-            aim: None,
+            aim: &[],
             least_hits: 2,
             served_within: ttl * 5,
         }
@@ -204,7 +204,7 @@ pub(crate) fn fenced() -> Vec<Asked> {
 pub(crate) fn paused(experiment: Experiment) -> Experiment {
     let (ttl, work) = (experiment.ttl, Work { hold: (0, 5), rest: 2, think: 60, ..Work::default() });
     let experiment = experiment.holds(stale()).breaks([Asked::OpenUpdates]).with_work(work).with_rounds(6, 3);
-    Experiment { aim: Some("open"), ..experiment.with_times(ttl * 3 / 2, ttl) }
+    Experiment { aim: &["open", "gated"], ..experiment.with_times(ttl * 5 / 2, ttl / 2) }
 }
 
 /// The same where the token is checked at the write alone.
@@ -214,5 +214,5 @@ pub(crate) fn paused_write_only(experiment: Experiment) -> Experiment {
     let work = Work { only: Some(Guarded::WriteOnly), hold: (0, 1), rest: 1, think, ..Work::default() };
     let experiment = experiment.called("checked at the write only").breaks([Asked::WriteOnlyUpdates]);
     let experiment = experiment.with_work(work).with_rounds(10, 4).with_times(ttl * 3 / 2, ttl / 2);
-    Experiment { aim: Some("write only"), ..experiment }
+    Experiment { aim: &["write only"], ..experiment }
 }

@@ -129,8 +129,8 @@ fn try_all(run: &Run) -> Result<ExitCode, Failure> {
     end_on_signals();
     let experiments = chosen(run)?;
     let seed = run.seed.unwrap_or_else(|| fastrand::u64(0..1_000_000));
-    let share =
-        run.minutes.map(|minutes| Duration::from_secs_f64((minutes * 60.0).max(1.0)) / experiments.len() as u32);
+    let count = u32::try_from(experiments.len()).unwrap_or(u32::MAX);
+    let share = run.minutes.map(|minutes| Duration::from_secs_f64((minutes * 60.0).max(1.0)) / count);
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let jobs = run.jobs.unwrap_or(if run.quick { 3 } else { 1 }).clamp(1, 8);
     std::thread::scope(|threads| {

@@ -171,7 +171,8 @@ impl<'a> Run<'a> {
         if fault == Fault::None {
             return Ok(());
         }
-        let victim = self.victim();
+        let aim = self.experiment.aim.iter().cycle().nth(number as usize).copied();
+        let victim = self.victim(aim);
         let Some(worker) = self.workers.get(victim) else { return Ok(()) };
         let at_worker = worker.number;
         let kind = format!("{fault} {at_worker}").into();
@@ -194,10 +195,10 @@ impl<'a> Run<'a> {
     }
 
     /// One that can be hit just now, if one is found soon.
-    fn victim(&mut self) -> usize {
+    fn victim(&mut self, aim: Option<&str>) -> usize {
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_secs(3) {
-            let aim = self.experiment.aim.filter(|_| begin.elapsed() < Duration::from_secs(2));
+            let aim = aim.filter(|_| begin.elapsed() < Duration::from_secs(2));
             let at = self.random.usize(0..self.workers.len().max(1));
             if self.workers.get(at).is_some_and(|worker| worker.is_target(aim)) {
                 return at;

@@ -159,10 +159,10 @@ fn hits(experiment: &Experiment, events: &[Event]) -> u32 {
             What::Granted { .. } => {
                 holding.insert(event.worker, event.hold);
             }
-            What::Release | What::Lost { .. } | What::Doubted { .. } => {
-                if holding.get(&event.worker) == Some(&event.hold) {
-                    holding.remove(&event.worker);
-                }
+            What::Release | What::Lost { .. } | What::Doubted { .. }
+                if holding.get(&event.worker) == Some(&event.hold) =>
+            {
+                holding.remove(&event.worker);
             }
             What::Fault { kind, .. } => {
                 let victim = kind.rsplit_once(' ').and_then(|(_, number)| number.parse::<u32>().ok());

@@ -126,7 +126,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
     let fifo = [Asked::Of(Property::Fifo)];
     vec![
         one(Fault::HolderKilled).holds(fenced()).holds(fifo).with_rounds(4, 2).with_served_within(second * 12),
-        paused(one(Fault::HolderStoppedLong).holds(fenced())).with_rounds(6, 3).quick(),
+        paused(one(Fault::HolderStoppedLong).holds(fenced())).with_rounds(4, 3).quick(),
         paused_write_only(one(Fault::HolderStoppedLong)),
         one(Fault::HolderCut).holds(fenced()),
         one(Fault::RepliesDropped).holds(fenced()),

@@ -27,7 +27,7 @@ pub(crate) fn page(reports: &[Report]) -> String {
 
 /// A row for each deployment, with its faults and the worst verdict of each.
 fn matrix(html: &mut String, reports: &[Report]) {
-    let mut deployments: BTreeMap<(&str, &str, &str), Vec<(usize, &Report)>> = BTreeMap::new();
+    let mut deployments: BTreeMap<_, Vec<(usize, &Report)>> = BTreeMap::new();
     for (at, report) in reports.iter().enumerate() {
         let level = report.rows.first().map_or("", |row| row.level.as_str());
         let key = (report.experiment.engine, report.experiment.deployment, level);
@@ -58,7 +58,8 @@ fn matrix(html: &mut String, reports: &[Report]) {
             let odd = if report.rows.iter().all(Row::is_as_expected) { "" } else { " odd" };
             let what = if broken.is_empty() { class.to_owned() } else { format!("{} broken", broken.join(", ")) };
             let (fault, variant) = (report.experiment.fault, report.experiment.variant);
-            let _ = write!(html, "<a class=\"{class}{odd}\" href=\"#e{at}\">{fault} {variant}: {what}</a><br>");
+            let variant = if variant.is_empty() { String::new() } else { format!(", {variant}") };
+            let _ = write!(html, "<a class=\"{class}{odd}\" href=\"#e{at}\">{fault}{variant}: {what}</a><br>");
         }
         html.push_str("</td></tr>");
     }
@@ -110,7 +111,7 @@ fn experiment(html: &mut String, at: usize, report: &Report) {
 /// What is worth looking at: the witnesses, or else what a fault did.
 fn spans(report: &Report) -> Vec<(String, (u64, u64))> {
     let around = |(from, to): (u64, u64)| {
-        let beside = u64::try_from(report.experiment.ttl.as_nanos()).unwrap_or_default().max(20_000_000);
+        let beside = u64::try_from(report.experiment.ttl.as_nanos()).unwrap_or_default() * 5 / 2;
         (from.saturating_sub(beside), to.saturating_add(beside))
     };
     let found = report.rows.iter().filter_map(|row| {

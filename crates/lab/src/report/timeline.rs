@@ -70,7 +70,7 @@ pub(crate) fn svg(events: &[Event], span: (u64, u64)) -> String {
         }
     }
     for tick in 0..=6_u32 {
-        let at = span.0 + (long * f64::from(tick) / 6.0) as u64;
+        let at = span.0 + (span.1 - span.0) / 6 * u64::from(tick);
         let _ = write!(
             svg,
             r#"<text class="small" x="{:.1}" y="{:.1}" text-anchor="middle">{:.0} ms</text>"#,
