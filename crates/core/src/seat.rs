@@ -5,6 +5,7 @@ mod attempt;
 pub(crate) use attempt::seated;
 
 use crate::client::Shared;
+use crate::hold::Hold;
 use crate::ledger::Errand;
 use crate::pursuit::{Granted, Wish, take};
 use crate::reentrant::Asked;
@@ -55,9 +56,12 @@ impl Scope {
 
     /// Takes a seat at what the scope has of `name`; at something new if that was lost.
     fn sit(self: &Arc<Self>, name: &LockName) -> Seat {
+        let found = lock(&self.entries).get(name).map(Arc::clone);
+        // Looked at outside of all locks: a loss that is found out is told, to a subscriber that may ask the scope.
+        let _ = found.is_some_and(|entry| entry.is_held());
         let mut entries = lock(&self.entries);
         let entry = match entries.get(name) {
-            Some(entry) if !lock(&entry.state).is_lost() => Arc::clone(entry),
+            Some(entry) if !lock(&entry.state).is_known_to_be_lost() => Arc::clone(entry),
             _ => {
                 let entry = Arc::new(Entry::default());
                 entries.insert(name.clone(), Arc::clone(&entry));
@@ -83,6 +87,14 @@ impl Drop for Scope {
 struct Entry {
     state: Mutex<State>,
     changed: Notify,
+}
+
+impl Entry {
+    /// Whether it has a hold that may be believed; asked outside of its lock.
+    fn is_held(&self) -> bool {
+        let hold = lock(&self.state).hold();
+        hold.is_some_and(|hold| hold.validity.is_held())
+    }
 }
 
 #[derive(Default)]
@@ -130,8 +142,15 @@ enum Ending {
 }
 
 impl State {
-    fn is_lost(&self) -> bool {
-        matches!(&self.stage, Stage::Held(guard, _) if !guard.is_held())
+    fn hold(&self) -> Option<Arc<Hold>> {
+        match &self.stage {
+            Stage::Held(guard, _) => guard.hold(),
+            _ => None,
+        }
+    }
+
+    fn is_known_to_be_lost(&self) -> bool {
+        self.hold().is_some_and(|hold| hold.validity.is_known_to_have_ended())
     }
 }
 
@@ -229,13 +248,8 @@ impl Seat {
                 drop(state);
             }
         }
-        let state = lock(&self.entry.state);
-        let hold = match &state.stage {
-            Stage::Held(guard, _) if guard.is_held() => guard.hold(),
-            _ => None,
-        };
-        drop(state);
-        match hold {
+        let hold = lock(&self.entry.state).hold();
+        match hold.filter(|hold| hold.validity.is_held()) {
             Some(hold) => Ok(ReentrantGuard::new(hold, self)),
             None => Err(self),
         }
@@ -247,8 +261,11 @@ impl Seat {
 
     /// Whether there is a hold to share: found without waiting, on whatever thread this runs.
     fn is_held(&self, asked: &Asked) -> Result<bool> {
+        if !self.entry.is_held() {
+            return Ok(false);
+        }
         match &lock(&self.entry.state).stage {
-            Stage::Held(guard, first) if guard.is_held() => asked.fits(&first.options).map(|()| true),
+            Stage::Held(_, first) => asked.fits(&first.options).map(|()| true),
             _ => Ok(false),
         }
     }

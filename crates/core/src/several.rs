@@ -1,7 +1,9 @@
 //! Several names at once, all or nothing.
 
 use crate::client::Shared;
+use crate::driven::{Driven, Manner};
 use crate::pursuit::{self, Wish};
+use crate::several_guard::{first_loss, release_all};
 use crate::{AcquireOptions, Error, ErrorKind, LockGuard, LockName, Moment, Result, SeveralGuard, Wait};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -176,12 +178,35 @@ impl Whole {
                 Round::Contended => return Ok(None),
                 Round::LostOne(guards) => {
                     // Given back first, or the next round would wait for this one.
-                    let _ = crate::several_guard::release_all(guards).await;
+                    self.give_back(guards).await?;
                     if self.trying {
                         let message = "one of the locks was lost while the others were tried";
                         return Err(Error::new(ErrorKind::Unavailable, message));
                     }
                 }
+            }
+        }
+    }
+
+    /// Waits for the releases, but no longer than for the locks: they go on without us.
+    async fn give_back(&self, guards: Vec<LockGuard>) -> Result<()> {
+        let released = release_all(guards);
+        let (Wait::AtMost(limit), false) = (self.options.wait, self.trying) else {
+            let _ = released.await;
+            return Ok(());
+        };
+        let left = limit.saturating_sub(self.shared.clock.now().since(self.started));
+        let time_up = async move {
+            tokio::time::sleep(left).await;
+            Ok(())
+        };
+        let time_up = Driven::new(&self.shared.home, &self.shared.context.ledger, Manner::Waiting, time_up);
+        tokio::select! {
+            biased;
+            _ = released => Ok(()),
+            _ = time_up => {
+                let message = "one was lost while another was waited for, and the rest was not given back in time";
+                Err(Error::new(ErrorKind::Timeout, message))
             }
         }
     }
@@ -193,7 +218,7 @@ impl Whole {
             let mut wish = Wish::new(name.clone(), self.options.clone(), self.trying, self.started);
             wish.trace = self.trace.clone();
             let next = pursuit::acquire(Arc::clone(&self.shared), wish);
-            let lost = crate::several_guard::first_loss(&guards);
+            let lost = first_loss(&guards);
             let granted = tokio::select! {
                 biased;
                 granted = next => granted.map_err(|e| e.with_name(name))?,
@@ -202,7 +227,7 @@ impl Whole {
             match granted {
                 Some(guard) => guards.push(guard),
                 None => {
-                    let _ = crate::several_guard::release_all(guards).await;
+                    let _ = release_all(guards).await;
                     return Ok(Round::Contended);
                 }
             }

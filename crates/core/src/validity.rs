@@ -359,6 +359,12 @@ impl Validity {
         ended(self.0.state.load(Ordering::SeqCst))
     }
 
+    /// Whether it is known that the hold has ended or its release has begun: asks no
+    /// clock, and so tells nobody of anything. For those who hold a lock.
+    pub(crate) fn is_known_to_have_ended(&self) -> bool {
+        self.0.state.load(Ordering::SeqCst) < FIRST_DEADLINE
+    }
+
     /// Ends when the hold has ended, told by its client's ticker.
     pub async fn until_ended(&self) -> Ended {
         self.until(|v| v.ended()).await

@@ -97,6 +97,26 @@ async fn one_lost_while_another_is_waited_for_begins_anew() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn giving_back_the_rest_does_not_outlast_the_wait() {
+    let w = World::new();
+    let (client, other) = (w.client("a"), w.client("b"));
+    let held = other.acquire("3").await.unwrap();
+    let started = tokio::time::Instant::now();
+    let waiting = client.all(["1", "2", "3"]).ttl(ms(900)).wait_at_most(ms(350));
+    let waiting = tokio::spawn(waiting.acquire());
+    tokio::time::sleep(ms(50)).await;
+    // Told with the renewal at 300 ms; then the answer about the other comes at 500 ms at the earliest.
+    w.server.steal(&LockName::new("1").unwrap(), ms(60_000)).unwrap();
+    w.server.inject(Operation::Release, Delivery::Lost);
+    let kind = waiting.await.unwrap().unwrap_err().kind();
+    assert_eq!(kind, ErrorKind::Timeout);
+    assert!(started.elapsed() >= ms(350) && started.elapsed() < ms(400), "{:?}", started.elapsed());
+    drained(&client).await;
+    assert!(other.try_acquire("2").await.unwrap().is_some(), "what was not given back in time is given back");
+    held.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_that_want_the_same_do_not_wait_for_each_other() {
     let w = World::new();
     let (a, b) = (w.client("a"), w.client("b"));

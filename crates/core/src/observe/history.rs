@@ -31,11 +31,13 @@ impl History {
 impl Histories {
     fn at(&mut self, name: &LockName) -> &mut History {
         let prefix = prefix_of(name.as_str());
-        if self.prefixes.contains_key(prefix) || self.prefixes.len() < PREFIXES {
-            self.prefixes.entry(prefix.into()).or_default()
-        } else {
-            &mut self.others
+        if !self.prefixes.contains_key(prefix) {
+            if self.prefixes.len() >= PREFIXES {
+                return &mut self.others;
+            }
+            self.prefixes.insert(prefix.into(), History::default());
         }
+        self.prefixes.get_mut(prefix).unwrap_or(&mut self.others)
     }
 
     pub(super) fn granted(&mut self, name: &LockName, ttl: Duration) {

@@ -93,10 +93,14 @@ fn look(
     asked: &Asked,
     joined: &mut Option<u64>,
 ) -> Result<Found> {
+    // Outside of the lock: a loss that is found out is told.
+    let _ = entry.is_held();
     let mut state = lock(&entry.state);
     let number = state.attempts;
+    if state.is_known_to_be_lost() {
+        return Ok(Found::Lost);
+    }
     match &state.stage {
-        Stage::Held(guard, _) if !guard.is_held() => return Ok(Found::Lost),
         Stage::Held(_, first) | Stage::Granted(_, first) => {
             asked.fits(&first.options)?;
             return Ok(Found::Ready);
