@@ -36,7 +36,8 @@ fn hot(holds: &[&Hold]) -> Vec<(LockName, u64)> {
         let times = names.entry(&hold.name).or_insert((asked, hold.end, 0));
         *times = (times.0.min(asked), times.1.max(hold.end), times.2.saturating_add(hold.waited_us));
     }
-    let average = |(from, until, waited): (i64, i64, u64)| waited / u64::try_from(until - from).unwrap_or(1).max(1);
+    let average =
+        |(from, until, waited): (i64, i64, u64)| waited / u64::try_from(until.saturating_sub(from)).unwrap_or(1).max(1);
     let hot = names.into_iter().map(|(name, times)| (name, average(times))).filter(|(_, waiting)| *waiting >= HOT);
     hot.filter_map(|(name, waiting)| Some((LockName::new(name).ok()?, waiting))).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::judge::Finding;
 use super::read::{Hold, Logs, Time, shown};
-use crate::output::human;
+use crate::output::{clean, human};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write;
 use std::time::Duration;
@@ -11,6 +11,8 @@ use std::time::Duration;
 const NAMES: usize = 200;
 /// The most holds that are drawn of one name; those in findings always are.
 const HOLDS: usize = 5_000;
+/// The most holds that are drawn of all names together, so that a browser can show the page.
+const ALL_HOLDS: usize = 50_000;
 const WIDTH: f64 = 1_000.0;
 const LANE: usize = 16;
 
@@ -48,10 +50,11 @@ pub(super) fn page(logs: &Logs, found: &[Finding<'_>]) -> String {
     let claims: HashSet<&str> = found.iter().flat_map(claims).collect();
     let mut names: Vec<_> = by_name.iter().collect();
     names.sort_by_key(|((_, name), _)| !bad.contains(name));
+    let mut room = ALL_HOLDS;
     for ((engine, name), holds) in names.iter().take(NAMES) {
         let class = if bad.contains(name) { " class=\"bad\"" } else { "" };
         let _ = writeln!(page, "<h2{class}>{} <span class=\"dim\">{}</span></h2>", escaped(name), escaped(engine));
-        time_line(&mut page, logs, holds, &claims);
+        time_line(&mut page, logs, holds, &claims, &mut room);
     }
     if names.len() > NAMES {
         let _ = writeln!(page, "<p class=\"dim\">{} more names are not drawn.</p>", names.len() - NAMES);
@@ -116,7 +119,7 @@ fn bounds<'h>(holds: impl IntoIterator<Item = &'h Hold>) -> (Time, Time) {
 }
 
 /// One lane for each file that told of a hold of the name.
-fn time_line(page: &mut String, logs: &Logs, holds: &[&Hold], bad: &HashSet<&str>) {
+fn time_line(page: &mut String, logs: &Logs, holds: &[&Hold], bad: &HashSet<&str>, room: &mut usize) {
     let (from, until) = bounds(holds.iter().copied());
     let files: BTreeSet<_> = holds.iter().map(|hold| hold.file).collect();
     let lanes: BTreeMap<_, _> = files.iter().enumerate().map(|(lane, file)| (*file, lane)).collect();
@@ -125,9 +128,10 @@ fn time_line(page: &mut String, logs: &Logs, holds: &[&Hold], bad: &HashSet<&str
     let place = |time: Time| (time - from) as f64 / (until - from).max(1) as f64 * WIDTH;
     let label = format!("{} holds, {} to {}", holds.len(), shown(from), shown(until));
     let _ = writeln!(page, "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{label}\">");
-    let is_bad = |hold: &&&Hold| bad.contains(&*hold.claim);
-    let plain = holds.iter().filter(|hold| !is_bad(hold)).take(HOLDS);
-    for hold in plain.chain(holds.iter().filter(is_bad)) {
+    let (found, plain): (Vec<&Hold>, Vec<&Hold>) = holds.iter().partition(|hold| bad.contains(&*hold.claim));
+    let drawn = plain.len().min(HOLDS).min(*room);
+    *room -= drawn;
+    for hold in plain.iter().take(drawn).chain(&found) {
         let class = if bad.contains(&*hold.claim) { "b" } else { "h" };
         let (x, y) = (place(hold.granted), lanes.get(&hold.file).copied().unwrap_or_default() * LANE + 2);
         let width = (place(hold.end) - x).max(0.8);
@@ -148,19 +152,21 @@ fn time_line(page: &mut String, logs: &Logs, holds: &[&Hold], bad: &HashSet<&str
     let _ = writeln!(page, "<text x=\"2\" y=\"{}\">{}</text>", y + 11, shown(from));
     let _ = writeln!(page, "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{} holds</text>", y + 11, holds.len());
     let _ = writeln!(page, "<text x=\"998\" y=\"{}\" text-anchor=\"end\">{}</text>\n</svg>", y + 11, shown(until));
+    if drawn < plain.len() {
+        let _ = writeln!(page, "<p class=\"dim\">{} more holds are not drawn.</p>", plain.len() - drawn);
+    }
 }
 
 /// Text that others chose, as text and nothing else.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in clean(text).chars() {
         match c {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            c if c.is_control() => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
     }

@@ -1,7 +1,7 @@
 //! What must not be in the logs of a lock.
 
 use super::read::{Hold, Logs, Stale, Time};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// What is wrong.
@@ -40,10 +40,21 @@ impl Finding<'_> {
     }
 }
 
+/// With how many that were held already an overlapping hold is told: every one is
+/// named, but not every pair, of which there may be millions.
+const PAIRS: usize = 8;
+
 /// Everything that is wrong, by time. Overlaps of at most `skew` are none.
 pub(super) fn judge(logs: &Logs, skew: Duration) -> Vec<Finding<'_>> {
     let skew = i64::try_from(skew.as_micros()).unwrap_or(i64::MAX);
-    let mut found: Vec<_> = logs.stale.iter().map(Finding::Stale).collect();
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    for stale in &logs.stale {
+        // The same log given twice tells of it once.
+        if seen.insert((&*stale.engine, &*stale.name, &*stale.claim, stale.at)) {
+            found.push(Finding::Stale(stale));
+        }
+    }
     for holds in logs.by_name().values() {
         overlaps(holds, skew, &mut found);
         tokens(holds, skew, &mut found);
@@ -56,7 +67,7 @@ fn overlaps<'l>(holds: &[&'l Hold], skew: Time, found: &mut Vec<Finding<'l>>) {
     let mut open: Vec<&Hold> = Vec::new();
     for second in holds {
         open.retain(|first| first.end.saturating_sub(second.granted) > skew);
-        for first in &open {
+        for first in open.iter().take(PAIRS) {
             let (from, until) = (second.granted, first.end.min(second.end));
             found.push(Finding::Overlap { first, second, from, until });
         }

@@ -47,6 +47,10 @@ lock service; it finds
   stale release  a guard released after its lock had been lost
   token order    a token that is not larger than that of a hold that had ended
 
+A hold whose grant is not in the logs (the beginning was rotated away, or comes
+in a later FILE) is known by the events that are. Of many that overlap at once,
+each is told with eight others at most.
+
 Exits with 1 if it finds any.
 
 Examples:

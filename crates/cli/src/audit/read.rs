@@ -3,12 +3,17 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Microseconds since 1970 by the clock of the host that wrote it.
 pub(super) type Time = i64;
+
+/// The end of the year 9999, beyond which no time can be written.
+const LAST: Time = 253_402_300_799_999_999;
+/// The longest line in bytes that is looked at.
+const LONGEST: u64 = 1 << 20;
 
 /// All that several logs say.
 #[derive(Debug, Default)]
@@ -37,6 +42,8 @@ pub(super) struct Hold {
     pub(super) ttl_ms: Option<u64>,
     pub(super) waited_us: u64,
     pub(super) granted: Time,
+    /// Its grant is in the logs; else it is reckoned from what came later.
+    told: bool,
     /// Until when it was surely believed to be held.
     pub(super) end: Time,
     pub(super) ended: Ended,
@@ -67,6 +74,8 @@ struct Event<'v> {
     top: &'v Value,
     fields: &'v Value,
     at: Time,
+    /// When the line was written, which is later.
+    written: Time,
 }
 
 impl<'v> Event<'v> {
@@ -75,10 +84,11 @@ impl<'v> Event<'v> {
         // With flattened events the fields stand beside the time stamp.
         let fields = top.get("fields").unwrap_or(top);
         (top.get("target")?.as_str()? == "fencelock").then_some(())?;
-        let written = time(top.get("timestamp")?.as_str()?)?;
+        let written = top.get("timestamp").and_then(Value::as_str).and_then(time);
         // A process may be kept waiting between what it measures and what it writes.
-        let at = fields.get("at_us").and_then(Value::as_i64).unwrap_or(written);
-        Some(Self { top, fields, at })
+        let at = fields.get("at_us").and_then(Value::as_i64).or(written)?;
+        let can_be_shown = (0..=LAST).contains(&at);
+        can_be_shown.then_some(Self { top, fields, at, written: written.unwrap_or(at) })
     }
 
     fn get(&self, name: &str) -> Option<&'v Value> {
@@ -93,8 +103,60 @@ impl<'v> Event<'v> {
         self.get(name)?.as_u64()
     }
 
-    fn before(&self, name: &str) -> Time {
-        self.at.saturating_sub(i64::try_from(self.number(name).unwrap_or_default()).unwrap_or(i64::MAX))
+    fn micros(&self, name: &str) -> Time {
+        i64::try_from(self.number(name).unwrap_or_default()).unwrap_or(i64::MAX)
+    }
+
+    /// The field that says how long ago the hold ended, where the event tells of its end.
+    fn back(&self) -> Time {
+        match self.text("event") {
+            Some("released") => self.micros("took_us"),
+            Some("lost") => self.micros("overdue_us"),
+            _ => 0,
+        }
+    }
+
+    /// When the hold of which this tells was granted: rather too late than too early.
+    fn granted(&self) -> Option<Time> {
+        match self.text("event")? {
+            "granted" => Some(self.at),
+            "renewed" | "jeopardy" | "released" | "lost" => {
+                self.number("held_us")?;
+                Some(self.written.saturating_sub(self.back()).saturating_sub(self.micros("held_us")).clamp(0, LAST))
+            }
+            _ => None,
+        }
+    }
+
+    fn hold(&self, file: usize) -> Option<Hold> {
+        let granted = self.granted()?;
+        Some(Hold {
+            engine: self.text("engine")?.to_owned(),
+            name: self.text("name")?.to_owned(),
+            claim: self.text("claim")?.to_owned(),
+            token: self.number("token")?,
+            holder: self.text("holder").unwrap_or_default().to_owned(),
+            note: self.text("note").map(str::to_owned),
+            file,
+            ttl_ms: self.number("ttl_ms"),
+            waited_us: self.number("waited_us").unwrap_or_default(),
+            granted,
+            told: self.text("event") == Some("granted"),
+            end: granted,
+            ended: Ended::Unknown,
+            held_us: None,
+        })
+    }
+
+    fn stale(&self) -> Option<Stale> {
+        Some(Stale {
+            engine: self.text("engine")?.to_owned(),
+            name: self.text("name")?.to_owned(),
+            claim: self.text("claim")?.to_owned(),
+            token: self.number("token")?,
+            holder: self.text("holder").unwrap_or_default().to_owned(),
+            at: self.at,
+        })
     }
 }
 
@@ -137,8 +199,13 @@ impl Logs {
     pub(super) fn read_from(&mut self, file: &str, mut log: impl BufRead) -> io::Result<()> {
         self.files.push(file.to_owned());
         let mut line = Vec::new();
-        while log.read_until(b'\n', &mut line)? > 0 {
+        while (&mut log).take(LONGEST).read_until(b'\n', &mut line)? > 0 {
             self.lines += 1;
+            if !line.ends_with(b"\n") {
+                // The end of the log, or a line that is none of ours.
+                let rest = log.skip_until(b'\n')?;
+                line.truncate(if rest > 0 { 0 } else { line.len() });
+            }
             // Anything may stand between our lines, such as what a command said on the same terminal.
             let value = serde_json::from_slice::<Value>(&line).ok();
             if value.as_ref().and_then(Event::of).and_then(|event| self.take(&event)).is_none() {
@@ -152,54 +219,44 @@ impl Logs {
     fn take(&mut self, event: &Event<'_>) -> Option<()> {
         let kind = event.text("event")?;
         let key = (event.text("engine")?.to_owned(), event.text("name")?.to_owned(), event.text("claim")?.to_owned());
-        if kind == "granted" {
-            let (engine, name, claim) = key.clone();
-            let hold = Hold {
-                engine,
-                name,
-                claim,
-                token: event.number("token")?,
-                holder: event.text("holder").unwrap_or_default().to_owned(),
-                note: event.text("note").map(str::to_owned),
-                file: self.files.len().saturating_sub(1),
-                ttl_ms: event.number("ttl_ms"),
-                waited_us: event.number("waited_us").unwrap_or_default(),
-                granted: event.at,
-                end: event.at,
-                ended: Ended::Unknown,
-                held_us: None,
-            };
-            // The same log given twice is one hold.
-            self.index.entry(key).or_insert_with(|| {
-                self.holds.push(hold);
-                self.holds.len().saturating_sub(1)
-            });
+        if kind == "stale_release" {
+            self.stale.push(event.stale()?);
             return Some(());
         }
-        let Some(hold) = self.index.get(&key).and_then(|at| self.holds.get_mut(*at)) else {
-            return matches!(kind, "acquire" | "contended" | "abandoned" | "contended_here").then_some(());
+        let known = self.index.get(&key).copied();
+        let at = match known {
+            Some(at) => at,
+            None if matches!(kind, "acquire" | "contended" | "abandoned" | "contended_here") => return Some(()),
+            // The beginning of its log may be gone, or in a file that is still to come.
+            None => {
+                self.holds.push(event.hold(self.files.len().saturating_sub(1))?);
+                self.index.insert(key, self.holds.len().saturating_sub(1));
+                self.holds.len().saturating_sub(1)
+            }
         };
+        let hold = self.holds.get_mut(at)?;
         match kind {
+            // The same log given twice is one hold.
+            "granted" if !hold.told => {
+                let told = event.hold(hold.file)?;
+                let (end, ended, held_us) = (hold.end.max(told.granted), hold.ended.clone(), hold.held_us);
+                *hold = Hold { end, ended, held_us, ..told };
+            }
             // It believed so when it said this; of what came later nothing is known.
             "renewed" | "jeopardy" if hold.ended == Ended::Unknown && event.number("remaining_ms") != Some(0) => {
                 hold.end = hold.end.max(event.at);
             }
             "released" | "lost" => {
-                let (back, ended) = match kind {
-                    "lost" => ("overdue_us", Ended::Lost(event.text("reason").unwrap_or("unknown").to_owned())),
-                    _ => ("took_us", Ended::Released),
+                let ended = match kind {
+                    "lost" => Ended::Lost(event.text("reason").unwrap_or("unknown").to_owned()),
+                    _ => Ended::Released,
                 };
                 if hold.ended == Ended::Unknown {
-                    (hold.end, hold.ended) = (event.before(back).max(hold.granted), ended);
-                    hold.held_us = event.number("held_us");
+                    hold.end = event.at.saturating_sub(event.back()).max(hold.granted);
+                    (hold.ended, hold.held_us) = (ended, event.number("held_us"));
                 } else if let (Ended::Lost(_), Ended::Released) = (&hold.ended, &ended) {
-                    let stale = stale(hold, event.at);
-                    self.stale.push(stale);
+                    self.stale.extend(event.stale());
                 }
-            }
-            "stale_release" => {
-                let stale = stale(hold, event.at);
-                self.stale.push(stale);
             }
             _ => {}
         }
@@ -218,16 +275,5 @@ impl Logs {
 
     pub(super) fn file(&self, at: usize) -> &str {
         self.files.get(at).map_or("", |file| file)
-    }
-}
-
-fn stale(hold: &Hold, at: Time) -> Stale {
-    Stale {
-        engine: hold.engine.clone(),
-        name: hold.name.clone(),
-        claim: hold.claim.clone(),
-        token: hold.token,
-        holder: hold.holder.clone(),
-        at,
     }
 }

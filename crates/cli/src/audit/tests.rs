@@ -109,3 +109,106 @@ fn time_stamps_of_any_offset() {
         assert_eq!(time(odd), None, "{odd}");
     }
 }
+
+fn audited(lines: &[&str]) -> (Logs, usize) {
+    let logs = logs(&[lines.join("\n") + "\n"]);
+    let found = judge(&logs, Duration::ZERO);
+    // Whatever was written, it can be shown in every way.
+    let advised = advice::by_prefix(&logs, Duration::ZERO);
+    let (text, page) = (report::text(&logs, &found, Some(&advised)), html::page(&logs, &found));
+    assert!(!text.contains(['\u{1b}', '\u{202e}']) && !page.contains(['\u{1b}', '\u{202e}']), "{text}{page}");
+    assert!(!page.contains("<script") && report::json(&logs, &found, Some(&advised)).is_object());
+    let found = found.len();
+    (logs, found)
+}
+
+#[test]
+fn what_nobody_can_have_meant_is_skipped_and_harms_nothing() {
+    let event = |at: &str, more: &str| {
+        format!(
+            r#"{{"target":"fencelock","timestamp":"2026-01-01T00:00:00Z","fields":{{"event":"granted","engine":"e","name":"n","claim":"{at}","token":1,"at_us":{at}{more}}}}}"#
+        )
+    };
+    for at in [i64::MAX, i64::MIN, -1, 253_402_300_800_000_000] {
+        let (logs, _) = audited(&[&event(&at.to_string(), "")]);
+        assert_eq!((logs.holds.len(), logs.skipped), (0, 1), "{at}");
+    }
+    let most = u64::MAX.to_string();
+    let more = format!(r#","ttl_ms":{most},"waited_us":{most},"held_us":{most},"took_us":{most},"overdue_us":{most}"#);
+    let (granted, last) = (event("5", &more), event("253402300799999999", &more));
+    let ended = granted.replace("granted", "released");
+    let (logs, _) = audited(&[&granted, &last, &ended, &last.replace("granted", "lost")]);
+    assert_eq!((logs.holds.len(), logs.skipped), (2, 0));
+    let hostile = r#"\u001b[2J\u202e</title><script>alert(1)</script>\"'&"#;
+    let hostile = log(&[(0, "granted", "m", "a", 1, ""), (9, "renewed", "m", "a", 1, "")]).replace("h-a", hostile);
+    let hostile = hostile.replace(r#""name":"m""#, r#""name":"\u202e<script>\u001b""#);
+    let (_, found) = audited(&[&hostile, &hostile.replace(r#""claim":"a""#, r#""claim":"<script>""#)]);
+    assert_eq!(found, 2);
+    for odd in [
+        "0000-00-00T00:00:00Z",
+        "9999-12-31T23:59:59-99:99",
+        "2026-01-01T00:00:00+é:00",
+        "1969-01-01T00:00:00Z",
+        "Z",
+        "",
+    ] {
+        assert!(time(odd).is_none_or(|at| at > 0), "{odd}");
+    }
+}
+
+#[test]
+fn a_line_without_end_is_not_kept() {
+    let endless = std::io::Read::chain(std::io::Read::take(std::io::repeat(b'['), 64 << 20), &b"\n"[..]);
+    let one = log(&[(0, "granted", "n", "a", 1, "")]);
+    let mut logs = Logs::default();
+    logs.read_from("odd", std::io::BufReader::new(std::io::Read::chain(endless, one.as_bytes()))).unwrap();
+    assert_eq!((logs.holds.len(), logs.lines, logs.skipped), (1, 2, 1));
+}
+
+#[test]
+fn a_hold_is_known_by_any_part_of_its_log() {
+    let whole = log(&[
+        (100, "granted", "n", "a", 1, r#","ttl_ms":500,"waited_us":7"#),
+        (200, "renewed", "n", "a", 1, r#","held_us":100000"#),
+        (302, "released", "n", "a", 1, r#","took_us":2000,"held_us":200000"#),
+    ]);
+    let other = log(&[(150, "granted", "n", "b", 2, ""), (160, "released", "n", "b", 2, TOOK_2)]);
+    let lines: Vec<_> = whole.lines().collect();
+    let known = |files: &[String]| {
+        let logs = logs(files);
+        let found = judge(&logs, Duration::ZERO).len();
+        let hold = logs.holds.iter().find(|hold| hold.claim == "a").unwrap().clone();
+        (hold.granted % 1_000_000, hold.end % 1_000_000, hold.ttl_ms, logs.skipped, found)
+    };
+    // A log whose beginning was rotated away, and two that were rotated and given newest first.
+    for kept in [&lines[1..], &lines[2..]] {
+        assert_eq!(known(&[kept.join("\n"), other.clone()]), (100_000, 300_000, None, 0, 1));
+    }
+    let rotated = [lines[2].to_owned(), lines[..2].join("\n"), other.clone()];
+    assert_eq!(known(&rotated), (100_000, 300_000, Some(500), 0, 1));
+    // An event that says when it was needs no time stamp that we can read.
+    let stamps = whole.replace(r#""timestamp":"2023"#, r#""timestamp":"in 2023"#);
+    let stamps = stamps.replace(r#""event":"granted""#, r#""event":"granted","at_us":1700000000100000"#);
+    assert_eq!(logs(&[stamps]).holds.len(), 1);
+}
+
+#[test]
+fn many_at_once_are_told_without_telling_every_pair() {
+    let claims: Vec<_> = (0..200).map(|n| format!("c{n}")).collect();
+    let grants = claims.iter().enumerate().map(|(n, claim)| (n as i64, "granted", "n", &**claim, n as u64, ""));
+    let renewals = claims.iter().map(|claim| (1_000, "renewed", "n", &**claim, 1, ""));
+    let logs = logs(&[log(&grants.chain(renewals).collect::<Vec<_>>())]);
+    let found = judge(&logs, Duration::ZERO);
+    assert!(found.len() >= 199 && found.len() < 2_000, "{}", found.len());
+    for claim in &claims {
+        let told = |finding: &Finding<'_>| matches!(finding, Finding::Overlap { first, second, .. } if first.claim == *claim || second.claim == *claim);
+        assert!(found.iter().any(told), "{claim}");
+    }
+}
+
+#[test]
+fn a_stale_release_whose_hold_is_not_in_the_logs_is_told_once() {
+    let one = log(&[(5, "stale_release", "n", "a", 5, "")]) + &log(&[(9, "granted", "n", "b", 6, "")]);
+    let logs = logs(&[one.clone(), one]);
+    assert!(matches!(judge(&logs, Duration::ZERO)[..], [Finding::Stale(_)]));
+}

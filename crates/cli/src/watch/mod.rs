@@ -78,7 +78,6 @@ mod live {
                     Key::Scroll(by) => view.scroll(by),
                     Key::Page(pages) => view.page(pages),
                     Key::Top => view.scroll(isize::MIN / 2),
-                    Key::Other => {}
                 },
                 _ = due.tick() => {}
                 _ = resized.recv() => {}

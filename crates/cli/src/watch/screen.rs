@@ -2,6 +2,7 @@
 
 use super::layout::Frame;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Read, Write, stdin, stdout};
 use tokio::sync::mpsc;
 
@@ -9,17 +10,18 @@ use tokio::sync::mpsc;
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Quit,
     Scroll(isize),
     Page(isize),
     Top,
-    Other,
 }
 
 pub(super) struct Screen {
     before: Option<Termios>,
     keys: mpsc::UnboundedReceiver<Vec<u8>>,
+    typed: VecDeque<Key>,
 }
 
 impl Screen {
@@ -42,7 +44,7 @@ impl Screen {
                 }
             })?;
         }
-        let screen = Self { before, keys };
+        let screen = Self { before, keys, typed: VecDeque::new() };
         write(ENTER)?;
         Ok(screen)
     }
@@ -66,17 +68,50 @@ impl Screen {
 
     /// The next key. Never, where there is no keyboard.
     pub(super) async fn key(&mut self) -> Key {
-        match self.keys.recv().await.as_deref() {
-            Some(b"q" | b"Q" | b"\x03" | b"\x1b") => Key::Quit,
-            Some(b"k" | b"\x1b[A" | b"\x1bOA") => Key::Scroll(-1),
-            Some(b"j" | b"\x1b[B" | b"\x1bOB") => Key::Scroll(1),
-            Some(b"\x1b[5~" | b"b") => Key::Page(-1),
-            Some(b"\x1b[6~" | b" ") => Key::Page(1),
-            Some(b"g" | b"\x1b[H") => Key::Top,
-            Some(_) => Key::Other,
-            None => std::future::pending().await,
+        loop {
+            if let Some(key) = self.typed.pop_front() {
+                return key;
+            }
+            match self.keys.recv().await {
+                Some(typed) => self.typed.extend(decoded(&typed)),
+                None => std::future::pending().await,
+            }
         }
     }
+}
+
+const KEYS: [(&[u8], Key); 15] = [
+    (b"q", Key::Quit),
+    (b"Q", Key::Quit),
+    (b"\x03", Key::Quit),
+    (b"k", Key::Scroll(-1)),
+    (b"\x1b[A", Key::Scroll(-1)),
+    (b"\x1bOA", Key::Scroll(-1)),
+    (b"j", Key::Scroll(1)),
+    (b"\x1b[B", Key::Scroll(1)),
+    (b"\x1bOB", Key::Scroll(1)),
+    (b"b", Key::Page(-1)),
+    (b"\x1b[5~", Key::Page(-1)),
+    (b" ", Key::Page(1)),
+    (b"\x1b[6~", Key::Page(1)),
+    (b"g", Key::Top),
+    (b"\x1b[H", Key::Top),
+];
+
+/// The keys of what was typed so fast that it came at once, as over a slow line.
+fn decoded(mut typed: &[u8]) -> Vec<Key> {
+    let mut keys = Vec::new();
+    while let Some(after) = typed.get(1..) {
+        let known = KEYS.iter().find_map(|(code, key)| Some((typed.strip_prefix(*code)?, *key)));
+        typed = match known {
+            Some((rest, key)) => {
+                keys.push(key);
+                rest
+            }
+            None => after,
+        };
+    }
+    keys
 }
 
 fn write(text: &str) -> io::Result<()> {
@@ -91,5 +126,19 @@ impl Drop for Screen {
         if let Some(before) = &self.before {
             let _ = tcsetattr(stdin(), OptionalActions::Now, before);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_come_at_once_are_all_heard_and_odd_ones_do_nothing() {
+        let all = [Key::Scroll(1), Key::Scroll(1), Key::Scroll(-1), Key::Page(1), Key::Quit];
+        assert_eq!(decoded(b"jj\x1b[A\x1b[6~q"), all);
+        // An arrow key of which a slow line brings the beginning alone does not quit.
+        assert_eq!(decoded("\x1bÄx\0".as_bytes()), []);
+        assert_eq!(decoded(b""), []);
     }
 }
