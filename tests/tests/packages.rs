@@ -75,3 +75,33 @@ fn each_packs_without_a_warning() {
         }
     }
 }
+
+/// For users without Rust.
+#[test]
+fn the_program_is_packed_with_its_papers() {
+    let target = tempfile::tempdir().unwrap();
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--locked", "--workspace", "--all-features", "--bin", "fencelock"]);
+    let output = build.args(["--message-format", "json"]).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let program = messages.filter_map(|message| message["executable"].as_str().map(str::to_owned)).last().unwrap();
+
+    let packed = Command::new(root().join("crates/cli/dist")).arg(program).arg(target.path()).output().unwrap();
+    let (said, errors) = (String::from_utf8_lossy(&packed.stdout), String::from_utf8_lossy(&packed.stderr));
+    assert!(packed.status.success(), "{errors}");
+    let list = Command::new("tar").arg("-tf").arg(said.trim()).output().unwrap();
+    let list = String::from_utf8_lossy(&list.stdout);
+    for needed in [
+        "bin/fencelock",
+        "share/man/man1/fencelock.1",
+        "share/man/man1/fencelock-run.1",
+        "share/bash-completion/completions/fencelock",
+        "share/zsh/site-functions/_fencelock",
+        "share/fish/vendor_completions.d/fencelock.fish",
+        "share/doc/fencelock/LICENSE-MIT",
+    ] {
+        assert!(list.lines().any(|line| line.ends_with(needed)), "{needed} is not among\n{list}");
+    }
+}
