@@ -163,7 +163,13 @@ async fn ask_one(config: &ZooKeeperConfig, at: SocketAddr) -> Result<Told> {
 
 /// Opens a session and sees what time-out it has.
 async fn measure(config: &ZooKeeperConfig, server: &str) -> Result<Duration> {
-    Ok(link::open(config, server, config.session, Purpose::Measure).await?.session_timeout())
+    let open = || link::open(config, server, config.session, Purpose::Measure);
+    let opened = match open().await {
+        // The first that a server hears of TLS may take it longer than the client library waits.
+        Err(e) if e.kind() == ErrorKind::Unavailable && config.tls.is_some() => open().await,
+        opened => opened,
+    };
+    Ok(opened?.session_timeout())
 }
 
 #[cfg(test)]

@@ -5,18 +5,26 @@
 
 mod common;
 
-use common::{client, engine};
+use common::{SLACK, client, engine, until};
 use fencelock_core::ErrorKind;
 use fencelock_lab::{Certificates, ZooKeeper};
 
 fn url(server: &ZooKeeper, settings: &str) -> String {
-    format!("zookeeper://{}?session=4s&connect_timeout=2s{settings}", server.secure_address().unwrap())
+    format!("zookeeper://{}?session=4s&connect_timeout=10s{settings}", server.secure_address().unwrap())
+}
+
+/// A server takes TLS connections somewhat later than plain ones.
+async fn with_tls(certificates: &Certificates, clients_too: bool) -> ZooKeeper {
+    let server = ZooKeeper::start_tls(certificates, clients_too).unwrap();
+    let secure = server.secure_address().unwrap();
+    until("it takes TLS connections", SLACK, || async { tokio::net::TcpStream::connect(secure).await.is_ok() }).await;
+    server
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_trusted_serves() {
     let certificates = Certificates::make().unwrap();
-    let server = ZooKeeper::start_tls(&certificates, false).unwrap();
+    let server = with_tls(&certificates, false).await;
     let ca = certificates.path("ca.pem");
     let url = |ca: &std::path::Path| url(&server, &format!("&ca_file={}", ca.display()));
     let (one, two) = (client(&url(&ca)).await, client(&url(&ca)).await);
@@ -35,7 +43,7 @@ async fn a_server_that_is_trusted_serves() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_may_ask_for_a_certificate() {
     let certificates = Certificates::make().unwrap();
-    let server = ZooKeeper::start_tls(&certificates, true).unwrap();
+    let server = with_tls(&certificates, true).await;
     let file = |name: &str| certificates.path(name).display().to_string();
     let (ca, cert, key) = (file("ca.pem"), file("client.crt"), file("client.key"));
     let shown = client(&url(&server, &format!("&ca_file={ca}&cert_file={cert}&key_file={key}"))).await;
