@@ -225,7 +225,7 @@ mod tests {
         tokio::time::timeout(SOON, listening.wait_for(|listening| *listening == so)).await.unwrap().unwrap();
     }
 
-    async fn ears() -> (Postgres, Proxy, Arc<Ears>) {
+    fn ears() -> (Postgres, Proxy, Arc<Ears>) {
         let server = Postgres::start().unwrap();
         let proxy = Proxy::before(server.address()).unwrap();
         let url = server.url().replace(&server.address().to_string(), &format!("127.0.0.1:{}", proxy.port()));
@@ -247,7 +247,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn one_connection_is_kept_while_it_answers_and_misses_nothing_meanwhile() {
-        let (server, _proxy, ears) = ears().await;
+        let (server, _proxy, ears) = ears();
         let name = LockName::new("a").unwrap();
         let mut ear = ears.listen(&name).await.unwrap();
         let first = listeners(&server).await;
@@ -266,7 +266,7 @@ mod tests {
     /// Nothing comes, no end of it either.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_connection_cut_without_a_word_is_replaced() {
-        let (server, proxy, ears) = ears().await;
+        let (server, proxy, ears) = ears();
         let name = LockName::new("a").unwrap();
         let mut ear = ears.listen(&name).await.unwrap();
         proxy.set(Mood::DropReplies);
