@@ -1,4 +1,5 @@
-//! The service that the engine talks to: what one elsewhere would do, each step as a whole.
+//! The service that the engine talks to, which is no part of the engine: what one
+//! elsewhere would do, each step as a whole.
 
 use fencelock::{Attempt, Claim, ClaimId, Clock, FencingToken, HolderInfo, LockName, Moment, Renewal};
 use std::collections::HashMap;

@@ -75,7 +75,9 @@ async fn init_redlock(url: &str) {
 }
 
 #[cfg(not(feature = "redlock"))]
-async fn init_redlock(_: &str) {}
+fn init_redlock(_: &str) -> std::future::Ready<()> {
+    std::future::ready(())
+}
 
 fn redis_with_tls() -> (String, Box<dyn std::any::Any>) {
     let files = fencelock_lab::Certificates::make().expect("certificates");

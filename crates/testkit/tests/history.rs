@@ -1,5 +1,7 @@
 //! The checker against definitions that look at every pair and every order.
 
+#![allow(clippy::cast_possible_truncation, clippy::panic, reason = "no library code; the numbers are small")]
+
 mod histories;
 
 use fencelock_testkit::history::check::{Limits, check};

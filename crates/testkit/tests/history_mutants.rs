@@ -1,5 +1,6 @@
 //! Lock services that are wrong, each found out by the promise that it breaks.
 
+#![allow(clippy::cast_possible_truncation, reason = "the numbers are small")]
 #![allow(clippy::indexing_slicing, clippy::print_stdout, reason = "no library code")]
 
 mod sim;

@@ -30,7 +30,7 @@ pub(crate) struct Row {
 impl Row {
     pub(crate) fn of(claim: &Claim, token: u64, expires: u64) -> Self {
         let (holder, note) = (claim.holder().to_string(), claim.note().map(ToString::to_string).unwrap_or_default());
-        let delay = claim.lock_delay().as_nanos() as u64;
+        let delay = u64::try_from(claim.lock_delay().as_nanos()).unwrap_or(u64::MAX);
         Self { id: claim.id().to_string(), token, expires, delay, holder, note, second: false }
     }
 
