@@ -57,14 +57,32 @@ pub(crate) fn answer(text: &str) -> io::Result<()> {
 
 /// Writes a JSON value and a line end to standard output.
 pub(crate) fn answer_json(value: &serde_json::Value) -> io::Result<()> {
-    answer(&format!("{value:#}\n"))
+    answer(&format!("{}\n", harmless(value)))
+}
+
+/// JSON as harmless for a terminal as [`clean`] text is: what that leaves out is escaped
+/// here, and nothing is lost. It can only stand inside of JSON's texts.
+fn harmless(value: &serde_json::Value) -> String {
+    let mut text = String::new();
+    for c in format!("{value:#}").chars() {
+        if is_odd(c) && c != '\n' {
+            text.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            text.push(c);
+        }
+    }
+    text
 }
 
 /// Text that others chose, made harmless for a terminal: no control characters,
 /// and none that turn the direction of what follows.
 pub(crate) fn clean(text: &str) -> String {
-    let is_odd = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|c| if is_odd(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Control characters, line and paragraph separators, and what turns the direction of text.
+fn is_odd(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// How many columns of a terminal the text takes, in any script.
@@ -120,6 +138,15 @@ mod tests {
     #[test]
     fn a_note_cannot_move_the_cursor() {
         assert_eq!(clean("a\x1b[2Jb\nc\u{9b}d"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d");
+    }
+
+    #[test]
+    fn json_cannot_either_and_says_all_that_was_there() {
+        let value = serde_json::json!({ "note": "a\x1b[2J\u{9b}31m\n\x7f\u{202e}\u{2028}注文👩", "n": [1] });
+        let text = harmless(&value);
+        assert!(!text.contains(|c| is_odd(c) && c != '\n'), "{text}");
+        assert!(text.contains("\\u009b31m\\n\\u007f\\u202e\\u2028注文👩"), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 
     #[test]

@@ -195,7 +195,7 @@ fn a_hold_is_known_by_any_part_of_its_log() {
 #[test]
 fn many_at_once_are_told_without_telling_every_pair() {
     let claims: Vec<_> = (0..200).map(|n| format!("c{n}")).collect();
-    let grants = claims.iter().enumerate().map(|(n, claim)| (n as i64, "granted", "n", &**claim, n as u64, ""));
+    let grants = (0_i64..).zip(&claims).map(|(n, claim)| (n, "granted", "n", &**claim, n.unsigned_abs(), ""));
     let renewals = claims.iter().map(|claim| (1_000, "renewed", "n", &**claim, 1, ""));
     let logs = logs(&[log(&grants.chain(renewals).collect::<Vec<_>>())]);
     let found = judge(&logs, Duration::ZERO);

@@ -67,6 +67,10 @@
 //! | `fencelock_hold_seconds` | histogram | `engine` | from the grant to the hold's end |
 //!
 //! So `acquires{outcome="granted"} = releases + losses + held`, once nothing is under way.
+//! Calls of a [`ReentrantScope`](crate::ReentrantScope) that join one attempt or share
+//! one hold are one call here, and one claim in the events: an attempt that all its callers
+//! have given up, for whatever reason, is `cancelled`. [`LockClient::all`](crate::LockClient::all)
+//! counts, and tells of, each name by itself.
 //!
 //! # Spans and traces
 //! A call to acquire runs in a span `acquire` (`acquire_all` for several names),
