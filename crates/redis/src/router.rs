@@ -297,8 +297,14 @@ impl Router {
         if replicas > 0 {
             all.add_command(replicas::wait(replicas, deadline));
         }
-        let mut answers = link.call_all(&all, deadline).await?.into_iter().skip(usize::from(asking));
-        let answer = failed(answers.next().ok_or_else(Failure::odd_answer)?)?;
+        let mut answers = link.call_all(&all, deadline).await?.into_iter();
+        let mut next = || failed(answers.next().ok_or_else(Failure::odd_answer)?);
+        let let_in = if asking { next().map(drop) } else { Ok(()) };
+        let answer = match (next(), let_in) {
+            // Sent away again, since it was not let in: why is what counts.
+            (Err(_), Err(refused)) => return Err(refused),
+            (answer, _) => answer?,
+        };
         let acknowledged = match answers.next().map(failed) {
             None => Ok(0),
             Some(Ok(Value::Int(replicas))) => Ok(u32::try_from(replicas).unwrap_or(0)),

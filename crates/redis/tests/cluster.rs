@@ -226,3 +226,43 @@ async fn a_cluster_that_is_down_is_told_and_comes_back() {
     }
     drained(&client).await;
 }
+
+/// The permissions that the crate's page lists, everywhere those and no others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_permissions_that_the_page_lists_are_enough() {
+    let page = include_str!("../README.md");
+    let listed = page.split_once("An ACL user needs").unwrap().1.split_once("Without").unwrap().0;
+    let listed = listed.split(['`', ' ', ',', ';', '\n']).filter(|word| word.starts_with('+'));
+    let words = ["ACL", "SETUSER", "app", "on", ">p", "~fencelock:*", "&fencelock:*", "-@all"];
+    let words: Vec<_> = words.into_iter().chain(listed).collect();
+    let cluster = RedisCluster::start().unwrap();
+    for node in cluster.nodes() {
+        assert_eq!(node.command(&words).unwrap(), "+OK\r\n", "{words:?}");
+    }
+    let url = format!("redis+cluster://app:p@{}", cluster.addresses()[4]);
+    let (client, other) = (client(&url).await, client(&format!("{url}?wait_replicas=1")).await);
+    assert_eq!(client.guarantees().level(), Some(fencelock_core::Level::Advisory));
+    for name in one_each(&cluster) {
+        let guard = client.named(&name).ttl(TTL).acquire().await.unwrap();
+        let waiting = other.named(&name).wait_at_most(SLACK * 2);
+        let waiting = tokio::spawn(async move { waiting.acquire().await });
+        tokio::time::sleep(TTL * 3 / 2).await;
+        assert!(guard.is_held(), "renewed");
+        assert_eq!(client.list(&name).await.unwrap().len(), 1);
+        guard.release().await.unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+    }
+    // In a slot that is being moved, what is not at the source is asked for at the target.
+    let name = &neighbours(1)[0];
+    let (slot, from) = place(&cluster, name);
+    let (source, target) = (&cluster.nodes()[from], &cluster.nodes()[(from + 1) % 3]);
+    let id = |node: &Redis| node.command(&["CLUSTER", "MYID"]).unwrap().lines().nth(1).unwrap().to_owned();
+    target.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(source)]).unwrap();
+    source.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(target)]).unwrap();
+    assert!(client.inspect(name).await.unwrap().is_none());
+    let asked = target.command(&["INFO", "commandstats"]).unwrap();
+    assert!(asked.contains("cmdstat_asking"), "{asked}");
+    target.command(&["ACL", "SETUSER", "app", "-asking"]).unwrap();
+    let e = client.inspect(name).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Denied, "{e}");
+}
