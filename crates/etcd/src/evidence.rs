@@ -9,6 +9,11 @@ use fencelock_core::{Error, ErrorKind, Evidence, LockGuard, Result};
 /// the same atomic step as the writes: no late writer gets through, whatever
 /// its clock says, and no token needs to be stored with the data.
 ///
+/// What is compared is the key's `mod_revision`, which is the hold's token for as long as the hold is there: a place
+/// is written once. Its `create_revision` alone would not do: a forced release of a hold with a lock delay leaves the
+/// key where it is, as nobody's, and changes the other. Without this trait, and in another language, compare the `key`
+/// and the `mod_revision` that [`LockGuard::evidence`] tells.
+///
 /// ```no_run
 /// use fencelock_core::LockGuard;
 /// use fencelock_etcd::OwnedInEtcd;
@@ -39,7 +44,6 @@ impl OwnedInEtcd for Evidence {
     fn owned(&self) -> Result<Compare> {
         let revision = self.get("mod_revision").and_then(|revision| revision.parse().ok());
         match (self.get("key"), revision) {
-            // Not the revision of its creation: a forced release may leave the key there, as nobody's.
             (Some(key), Some(revision)) => Ok(Compare::mod_revision(key, CompareOp::Equal, revision)),
             _ => Err(Error::new(ErrorKind::Unsupported, "this hold has no evidence in etcd")),
         }

@@ -137,7 +137,12 @@ impl Keeper {
                 }
                 continue;
             }
-            match self.renew(proof).await {
+            let mut renewed = self.renew(proof).await;
+            if let Err(Failure::Refused(Refusal::OldToken)) = renewed {
+                // By now there is a new token: newer servers ask for one with each keepalive.
+                renewed = self.renew(proof).await;
+            }
+            match renewed {
                 Ok(renewed) => {
                     proof = renewed;
                     self.shared.proved(proof);
@@ -191,7 +196,8 @@ impl Keeper {
             Err(failure) => {
                 self.members.doubt(member);
                 if failure == Failure::Refused(Refusal::OldToken) {
-                    self.members.refresh(member, limit).await;
+                    // Slow by design, and of no use when given up: it may take longer than a keepalive.
+                    self.members.refresh(member, proof.ttl / 2).await;
                 } else {
                     self.members.pass_over(member);
                 }

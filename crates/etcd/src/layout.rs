@@ -34,7 +34,8 @@ pub(crate) async fn check(members: &Members, keys: &Keys) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "`{}` says `{found}` where this version writes `{LAYOUT}` and digits: use another prefix, or one version everywhere",
+        "`{0}` says `{found}` where this version writes `{LAYOUT}` and digits: use another prefix, or one version \
+         everywhere; when every program that locks here has ended, `{0}` may be deleted",
         keys.meta()
     );
     Err(Error::new(ErrorKind::Refused, message).with_engine("etcd"))

@@ -22,6 +22,7 @@ async fn only_the_holder_writes() {
     let (one, two, mut store) = (client(&etcd).await, client(&etcd).await, plain(&etcd).await);
     let old = one.acquire("a").await.unwrap();
     assert!(write(&mut store, old.owned().unwrap(), "first").await);
+    assert_eq!(old.evidence().get("mod_revision"), Some(old.token().to_string().as_str()));
     let late = old.owned().unwrap();
     // Taken away by an operator: the old holder may not know yet, and writes all the same.
     two.force_release("a").await.unwrap();

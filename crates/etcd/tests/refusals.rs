@@ -121,10 +121,10 @@ async fn many_expired_tokens_make_no_handover_slower() {
     let etcd = with_tokens(folder.path());
     let config = || config(&etcd).with_user("app", Secret::new("word"));
     let (holder, waiter) = (connect(config()).await, connect(config()).await);
-    let mut slowest = Duration::ZERO;
+    let (mut slowest, long) = (Duration::ZERO, Duration::from_secs(20));
     for _ in 0..9 {
-        let guard = holder.acquire("a").await.unwrap();
-        let lock = waiter.named("a");
+        let guard = holder.named("a").ttl(long).acquire().await.unwrap();
+        let lock = waiter.named("a").ttl(long);
         let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
         // By now the stream's token has expired, and the watch of this waiter has been taken back.
         tokio::time::sleep(Duration::from_millis(2_200)).await;
