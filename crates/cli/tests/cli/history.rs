@@ -36,11 +36,16 @@ struct Both {
 impl Both {
     /// The first holds, all its processes are at work, and the next one waits.
     fn start(place: &Place, options: &str) -> Self {
+        Self::with_next_at(place, options, place.url())
+    }
+
+    /// The next one asks at another address.
+    fn with_next_at(place: &Place, options: &str, url: String) -> Self {
         let first = start(place.run(options, "n", HEARTS));
         let group = command_of(first.pid());
         let at_work = |who: &&str| place.read("log").lines().filter(|line| line.starts_with(who)).count() > 10;
         until("all processes", || WHO.iter().all(at_work));
-        let next = next(place, group);
+        let next = next(place, url, group);
         std::thread::sleep(Duration::from_millis(300));
         Self { log: place.path("log"), first, group, next }
     }
@@ -66,8 +71,8 @@ impl Both {
 }
 
 /// The next holder: the processes of the first that are alive when it is granted the lock.
-fn next(place: &Place, of: i32) -> JoinHandle<Vec<i32>> {
-    let (url, log) = (place.url(), place.path("log"));
+fn next(place: &Place, url: String, of: i32) -> JoinHandle<Vec<i32>> {
+    let log = place.path("log");
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -98,6 +103,15 @@ pub(crate) fn stolen_from(place: &Place, options: &str) {
     assert_eq!((said.code, said.stdout.as_str()), (Some(0), "n: released\n"), "{}", said.stderr);
     assert_eq!(both.first.code(), Some(76), "{options}");
     assert!(!both.assert_gone_before_the_grant().is_zero());
+}
+
+/// The first is cut off, while the next asks all the time.
+#[cfg(feature = "redis")]
+pub(crate) fn cut_off(place: &Place, url: String, cut: impl FnOnce()) {
+    let mut both = Both::with_next_at(place, "--ttl 1500ms --kill-after 300ms", url);
+    cut();
+    assert_eq!(both.first.code(), Some(76));
+    both.assert_gone_before_the_grant();
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! Locks on servers: stolen there, and the codes of a service that does not answer or lets nobody in.
 
 use crate::history::stolen_from;
-use crate::support::Place;
-#[cfg(any(feature = "redis", feature = "redlock"))]
-use crate::support::output;
+use crate::support::{Place, output};
 
 #[cfg(feature = "etcd")]
 #[test]
@@ -71,4 +69,73 @@ fn a_service_that_is_not_there_or_lets_nobody_in() {
             assert!(!["s3cr3t", "wr0ng"].iter().any(|secret| said.stderr.contains(secret)), "{}", said.stderr);
         }
     }
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn cut_off_from_redis() {
+    use fencelock_lab::{Mood, Proxy};
+    let server = fencelock_lab::Redis::start().unwrap();
+    for mood in [Mood::Hold, Mood::Refuse, Mood::DropReplies] {
+        let proxy = Proxy::before(server.address()).unwrap();
+        let place = Place::at(format!("redis://127.0.0.1:{}", proxy.port()));
+        crate::history::cut_off(&place, format!("redis://{}", server.address()), || proxy.set(mood));
+    }
+}
+
+/// Whether they let us in or not, with everything in the log that there is.
+fn assert_discreet(url: &str) {
+    let secret = "s3cr3t-Pa55";
+    let (scheme, rest) = url.split_once("://").unwrap();
+    let hosts = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
+    let user = rest.split_once('@').map_or("root", |(user, _)| user);
+    let (bare, full) = (format!("{scheme}://{hosts}"), format!("{scheme}://{user}:{secret}@{hosts}"));
+    let variables = vec![("FENCELOCK_PASSWORD", secret), ("FENCELOCK_USERNAME", user)];
+    for (url, variables) in [(full, Vec::new()), (bare, variables)] {
+        let place = Place::at(url);
+        let commands: [&[&str]; 4] = [&["check"], &["status", "n"], &["list"], &["run", "n", "--", "true"]];
+        for (args, format) in commands.into_iter().zip(["text", "json", "text", "json"]) {
+            let mut command = place.fencelock(["--log-format", format]);
+            command.args(args).envs(variables.clone()).env("FENCELOCK_LOG", "trace").env("RUST_BACKTRACE", "1");
+            let said = output(command);
+            let all = format!("{}{}", said.stdout, said.stderr);
+            assert!(!all.contains(secret), "{args:?} {all}");
+            assert!(matches!(said.code, Some(0 | 69 | 70 | 77 | 78)), "{args:?} {:?} {all}", said.code);
+        }
+    }
+}
+
+#[cfg(feature = "etcd")]
+#[test]
+fn no_password_for_etcd_is_shown() {
+    let etcd = fencelock_lab::Etcd::start().unwrap();
+    assert_discreet(&format!("etcd://{}", etcd.endpoint(0).unwrap()));
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn no_password_for_mariadb_is_shown() {
+    let server = fencelock_lab::MariaDb::start().unwrap();
+    assert_discreet(&server.url());
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn no_password_for_postgres_is_shown() {
+    let server = fencelock_lab::Postgres::start().unwrap();
+    assert_discreet(&server.url());
+}
+
+#[cfg(feature = "redlock")]
+#[test]
+fn no_password_for_redlock_is_shown() {
+    let nodes = fencelock_lab::RedisNodes::start(3).unwrap();
+    assert_discreet(&format!("redlock://{}", nodes.addresses()));
+}
+
+#[cfg(feature = "zookeeper")]
+#[test]
+fn no_password_for_zookeeper_is_shown() {
+    let server = fencelock_lab::ZooKeeper::start().unwrap();
+    assert_discreet(&format!("zookeeper://{}", server.address()));
 }
