@@ -69,7 +69,8 @@ pub(crate) fn page(reports: &[Report]) -> String {
     for report in reports {
         let of = |at: usize| report.cells.get(at).map_or("", String::as_str);
         let _ = write!(html, "<h2>{}</h2><p>Level <b>{}</b>", escape(report.name), escape(of(0)));
-        let _ = write!(html, ", leans on {}. Why not more: {}.</p>", escape(of(1)).replace('-', "nothing"), escape(of(2)));
+        let _ =
+            write!(html, ", leans on {}. Why not more: {}.</p>", escape(of(1)).replace('-', "nothing"), escape(of(2)));
         report.scenes.iter().for_each(|scene| draw(&mut html, scene));
     }
     html

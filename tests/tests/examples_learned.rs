@@ -1,6 +1,6 @@
 //! What the examples show is so.
 
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test")]
 
 use fencelock_lab::Redis;
 use std::path::{Path, PathBuf};

@@ -86,7 +86,7 @@ fn the_program_is_packed_with_its_papers() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let messages = String::from_utf8_lossy(&output.stdout).into_owned();
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let program = messages.filter_map(|message| message["executable"].as_str().map(str::to_owned)).last().unwrap();
+    let program = messages.filter_map(|message| message["executable"].as_str().map(str::to_owned)).next_back().unwrap();
 
     let packed = Command::new(root().join("crates/cli/dist")).arg(program).arg(target.path()).output().unwrap();
     let (said, errors) = (String::from_utf8_lossy(&packed.stdout), String::from_utf8_lossy(&packed.stderr));
