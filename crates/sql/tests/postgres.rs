@@ -167,6 +167,32 @@ async fn a_statement_that_stalls_across_its_undo_takes_nothing() {
     granted(&direct, &claim("a", ms(1_000))).await;
 }
 
+/// More than one statement drops, while somebody's transaction has one of them to itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_rows_are_purged_a_few_at_a_time() {
+    let db = Pg::start();
+    let engine = Pg::connect(&format!("{}?request_timeout=1s", db.url())).await.unwrap();
+    db.run(
+        "INSERT INTO fencelock_locks
+        SELECT convert_to(n::text, 'UTF8'), '', n, 0, 0, 0, false, '', NULL, 0 FROM generate_series(1, 100000) AS n",
+    )
+    .await;
+    let pool = db.pool().await;
+    let purging = tokio::spawn(async move { engine.purge(ms(60_000)).await });
+    until("the floor is there", async || {
+        assert!(!purging.is_finished(), "sooner than the floor was seen");
+        db.number("SELECT count(*) FROM fencelock_locks WHERE name = '' AND token = 100000").await == 1
+    })
+    .await;
+    // It began after the floor was raised, so it may stay open.
+    let mut other = pool.begin().await.unwrap();
+    Pg::run_in(&mut other, "UPDATE fencelock_locks SET note = 'x' WHERE name = '99999'").await;
+    let dropped = purging.await.unwrap().unwrap();
+    other.rollback().await.unwrap();
+    assert!((99_999..=100_000).contains(&dropped), "{dropped}");
+    assert_eq!(db.number("SELECT count(*) FROM fencelock_locks").await, 100_001 - i64::try_from(dropped).unwrap());
+}
+
 #[tokio::test]
 async fn too_many_connections_and_a_read_only_server_are_unavailable() {
     let db = Pg(Postgres::start_with(["fsync=off", "max_connections=9", "superuser_reserved_connections=0"]).unwrap());

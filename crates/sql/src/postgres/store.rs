@@ -266,8 +266,19 @@ impl LockTable for Store {
                 "a transaction that writes to the lock table has been open since before: purge when it has ended";
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
-        let rows = self.rows("purge", &self.statements.purge, vec![Value::Number(idle)]).await?;
-        Ok(u64::try_from(rows.len()).unwrap_or(u64::MAX))
+        // A few at a time, since the server lets no statement of ours run for long.
+        let (mut dropped, mut last) = (0, Vec::new());
+        loop {
+            let values = vec![Value::Number(idle), Value::Bytes(&last)];
+            let rows = self.rows("purge", &self.statements.purge, values).await?;
+            let names = rows.iter().map(|row| row.try_get::<Vec<u8>, _>(0)).collect::<sqlx::Result<Vec<_>>>();
+            let names = names.map_err(|e| failure(e).at("postgres", "purge"))?;
+            dropped += u64::try_from(names.len()).unwrap_or(u64::MAX);
+            match names.into_iter().max() {
+                Some(name) => last = name,
+                None => return Ok(dropped),
+            }
+        }
     }
 }
 
