@@ -124,6 +124,41 @@ impl Raw {
     }
 }
 
+/// How often threads of this process have been switched to others.
+fn switches() -> u64 {
+    let of = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+    let status: String = std::fs::read_dir("/proc/self/task").unwrap().map(|task| of(task.unwrap())).collect();
+    let counts = status.lines().filter_map(|line| line.split_once("voluntary_ctxt_switches:"));
+    counts.map(|(_, count)| count.trim().parse::<u64>().unwrap()).sum()
+}
+
+/// What pairs of acquire and release have cost. Unlike time, it does not depend on who else is busy.
+#[derive(Default)]
+struct Cost {
+    pairs: f64,
+    cpu: Duration,
+    switches: u64,
+}
+
+impl Cost {
+    async fn of(&mut self, rate: impl Future<Output = f64>) -> f64 {
+        let (cpu_before, switches_before, started) = (cpu(), switches(), Instant::now());
+        let rate = rate.await;
+        self.pairs += rate * started.elapsed().as_secs_f64();
+        self.cpu += cpu() - cpu_before;
+        self.switches += switches() - switches_before;
+        rate
+    }
+
+    fn show(&self, whose: &str) {
+        println!(
+            "  {whose}: {:.1} us of CPU in the client and {:.2} switches of threads a pair",
+            self.cpu.as_secs_f64() * 1e6 / self.pairs,
+            self.switches as f64 / self.pairs
+        );
+    }
+}
+
 /// How many acquire-release pairs a second so many tasks make.
 async fn rate<F: Future<Output = ()> + Send + 'static>(
     tasks: usize,
@@ -146,6 +181,7 @@ fn median(mut rates: Vec<f64>) -> f64 {
 
 async fn beside_raw(client: &LockClient, raw: &Raw, tasks: usize) {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut our_cost, mut their_cost) = (Cost::default(), Cost::default());
     for _ in 0..ROUNDS {
         let ours_now = rate(tasks, |task, end, done| {
             let lock = client.named(&format!("bench/{task}"));
@@ -156,7 +192,7 @@ async fn beside_raw(client: &LockClient, raw: &Raw, tasks: usize) {
                 }
             }
         });
-        ours.push(ours_now.await);
+        ours.push(our_cost.of(ours_now).await);
         let raw_now = rate(tasks, |task, end, done| {
             let mut raw = raw.clone();
             async move {
@@ -166,7 +202,7 @@ async fn beside_raw(client: &LockClient, raw: &Raw, tasks: usize) {
                 }
             }
         });
-        theirs.push(raw_now.await);
+        theirs.push(their_cost.of(raw_now).await);
     }
     let (ours, theirs) = (median(ours), median(theirs));
     println!(
@@ -175,6 +211,8 @@ async fn beside_raw(client: &LockClient, raw: &Raw, tasks: usize) {
         ours / theirs,
         theirs / ours
     );
+    our_cost.show("ours");
+    their_cost.show("raw");
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
