@@ -185,6 +185,22 @@ async fn a_locked_row_holds_up_no_other_renewal() {
     outer.rollback().await.unwrap();
 }
 
+/// Somebody's transaction has one of the rows to itself: the others go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_row_holds_up_no_purge() {
+    let db = My::start();
+    let (engine, pool) = (db.engine().await, db.pool().await);
+    db.run("INSERT INTO fencelock_locks SELECT CONCAT('n', seq), '', seq, 0, 0, 0, '', NULL, 0 FROM seq_1_to_200")
+        .await;
+    let mut other = pool.begin().await.unwrap();
+    My::run_in(&mut other, "UPDATE fencelock_locks SET note = 'x' WHERE name = 'n7'").await;
+    let dropped = engine.purge(ms(60_000)).await.unwrap();
+    other.rollback().await.unwrap();
+    assert!((100..200).contains(&dropped), "{dropped}");
+    assert_eq!(db.number("SELECT COUNT(*) FROM fencelock_locks WHERE name = 'n7'").await, 1);
+    assert_eq!(engine.purge(ms(60_000)).await.unwrap(), 200 - dropped);
+}
+
 #[tokio::test]
 async fn the_gate() {
     let db = My::start();
