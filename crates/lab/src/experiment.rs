@@ -210,9 +210,11 @@ pub(crate) fn paused(experiment: Experiment) -> Experiment {
 /// The same where the token is checked at the write alone.
 pub(crate) fn paused_write_only(experiment: Experiment) -> Experiment {
     let ttl = experiment.ttl;
-    let think = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX) * 2 / 5;
+    let think = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX) / 2;
     let work = Work { only: Some(Guarded::WriteOnly), hold: (0, 1), rest: 1, think, ..Work::default() };
     let experiment = experiment.called("checked at the write only").breaks([Asked::WriteOnlyUpdates]);
-    let experiment = experiment.with_work(work).with_rounds(10, 4).with_times(ttl * 3 / 2, ttl / 2);
+    let experiment = experiment.with_work(work).with_rounds(10, 4);
+    // It goes on while the next holder is still between its read and its write.
+    let experiment = experiment.with_times(ttl * 6 / 5, ttl / 2);
     Experiment { aim: &["write only"], ..experiment }
 }
