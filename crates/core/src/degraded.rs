@@ -44,18 +44,23 @@ impl Watch {
     /// # Errors
     /// `Refused` if it is less than was required, and that is to be refused.
     pub(crate) fn check(&self) -> Result<()> {
-        let now = self.engine.guarantees();
-        let falls_short = {
+        let (now, falls_short, changed) = {
             let mut seen = lock(&self.seen);
+            // Asked inside the lock, or an answer that is old by now could be taken for a change back.
+            let now = self.engine.guarantees();
+            let mut changed = None;
             if !Arc::ptr_eq(&seen.guarantees, &now) {
                 let verdict = self.requirements.check(&now);
-                if *seen.guarantees != *now {
-                    trace(&seen, &now, verdict.as_ref().err());
-                }
-                *seen = Seen { guarantees: Arc::clone(&now), falls_short: verdict.is_err() };
+                let is = Seen { guarantees: Arc::clone(&now), falls_short: verdict.is_err() };
+                let was = std::mem::replace(&mut *seen, is);
+                changed = (*was.guarantees != *now).then_some((was, verdict));
             }
-            seen.falls_short
+            (now, seen.falls_short, changed)
         };
+        // Told outside of the lock.
+        if let Some((was, verdict)) = changed {
+            trace(&was, &now, verdict.as_ref().err());
+        }
         if falls_short && self.on_degraded == OnDegraded::Refuse { self.requirements.check(&now) } else { Ok(()) }
     }
 }

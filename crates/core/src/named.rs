@@ -103,7 +103,8 @@ impl NamedLock {
     /// Tries once, without waiting for another holder; `None` if there is one.
     ///
     /// # Errors
-    /// `Unavailable` if no answer came, `InvalidName`, `InvalidConfig`, or what the engine says.
+    /// `Unavailable` if no answer came, `InvalidName`, `InvalidConfig`, `Refused` if the deployment no longer gives
+    /// what was required ([`OnDegraded`](crate::OnDegraded)), or what the engine says.
     ///
     /// # Cancel safety
     /// As for [`acquire`](Self::acquire).

@@ -257,7 +257,7 @@ impl ReentrantLock {
             Err(refused) => LockName::new(refused).map_err(|e| e.with_operation(operation))?,
         };
         let told = |e: Error| e.with_engine(shared.engine_name()).with_operation(operation).with_name(&name);
-        shared.check_open().map_err(told)?;
+        shared.check_ready().map_err(told)?;
         let options = self.asked.over(&shared.defaults, self.scope.id_arc()).checked().map_err(told)?;
         let wish = Wish::new(name.clone(), options, trying, started);
         let span = tracing::debug_span!(target: "fencelock", "acquire", engine = shared.engine_name(), name = %name,

@@ -132,7 +132,7 @@ impl SeveralLocks {
         if names.is_empty() {
             return Err(told(Error::new(ErrorKind::InvalidConfig, "there are no names to acquire")));
         }
-        shared.check_open().map_err(told)?;
+        shared.check_ready().map_err(told)?;
         let options = self.options.checked().map_err(told)?;
         let span = tracing::debug_span!(target: "fencelock", "acquire_all", engine = shared.engine_name(),
             names = names.len(), holder = %shared.holder);

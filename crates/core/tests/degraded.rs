@@ -133,6 +133,31 @@ async fn refusing_ends_holds_waits_and_acquires_until_it_is_mended() {
     client.acquire("two").await.unwrap().release().await.unwrap();
 }
 
+/// Each way to a lock is refused, on an engine that grants before anything else can be looked at too.
+#[tokio::test(start_paused = true)]
+async fn no_way_leads_around_a_refusal() {
+    let engine = Changing::new();
+    let client = client(&engine).on_degraded(OnDegraded::Refuse).build().unwrap();
+    let scope = client.reentrant("job");
+    engine.becomes(without_fifo());
+    client.probe().await.unwrap();
+    let refusals = [
+        client.try_acquire("one").await.map(drop),
+        client.acquire("one").await.map(drop),
+        scope.named("two").try_acquire().await.map(drop),
+        scope.named("two").acquire().await.map(drop),
+        client.all(["three", "four"]).try_acquire().await.map(drop),
+        client.all(["three", "four"]).acquire().await.map(drop),
+    ];
+    for (at, refused) in refusals.into_iter().enumerate() {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Refused, "{at}");
+    }
+    client.close().await;
+    for name in ["one", "two", "three", "four"] {
+        assert_eq!(engine.locks.inspect(&LockName::new(name).unwrap()).await.unwrap(), None, "{name}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_reconnect_found_is_told_to_holds() {
     let engine = Changing::new();

@@ -33,7 +33,7 @@ pub(crate) async fn seated(scope: Arc<Scope>, wish: Wish, asked: Asked) -> Resul
             let work = wait(Arc::clone(&shared), Arc::clone(&seat.entry), wish.clone(), asked.clone());
             Driven::new(&shared.home, &shared.context.ledger, manner, work).await?
         };
-        shared.check_open()?;
+        shared.check_ready()?;
         if !is_there {
             return Ok(None);
         }
