@@ -99,7 +99,8 @@ fn start_clocked() -> Result<Box<dyn Deployment>, Failure> {
 
 pub(super) fn experiments() -> Vec<Experiment> {
     let durable = |fault| Experiment::new("redis", "AOF always", fault, start_durable).holds(fenced());
-    let forgetful = |fault| Experiment::new("redis", "no persistence", fault, start_forgetful);
+    let forgetful =
+        |fault| Experiment::new("redis", "no persistence", fault, start_forgetful).with_work(Work::beset(200, 800));
     let clocked = |fault| {
         Experiment::new("redis", "a clock that is set", fault, start_clocked)
             .holds(gated())
