@@ -2,10 +2,10 @@
 
 use crate::failure::{Failure, Refusal};
 use crate::holds::Holds;
+use crate::sync::lock;
 use fencelock_core::{Claim, Clock, Moment, Obstacle};
-use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
@@ -60,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) wake: Notify,
     pub(crate) hurry: AtomicBool,
     pub(crate) closing: AtomicBool,
+    /// Why the last keepalive was refused, where waiting for another is of no use.
+    refused: Mutex<Option<Failure>>,
     /// A safety look is under way.
     pub(crate) looking: AtomicBool,
 }
@@ -78,6 +80,7 @@ impl Shared {
             wake: Notify::new(),
             hurry: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            refused: Mutex::default(),
             looking: AtomicBool::new(false),
         }
     }
@@ -132,6 +135,7 @@ impl Shared {
 
     /// A keepalive was acknowledged: every hold's deadline moves on.
     pub(crate) fn proved(&self, proof: Proof) {
+        lock(&self.refused).take();
         for validity in self.holds.validities() {
             validity.renewed(self.on(validity.claim().clock(), proof.sent));
         }
@@ -145,7 +149,10 @@ impl Shared {
     }
 
     /// A keepalive was not acknowledged: every hold is in jeopardy.
-    pub(crate) fn doubted(&self, why: &dyn fmt::Display) {
+    pub(crate) fn doubted(&self, why: &Failure) {
+        *lock(&self.refused) = Some(why.clone()).filter(Failure::is_final);
+        // Those who wait for a proof have reason to look.
+        self.state.send_modify(|_| {});
         for validity in self.holds.validities() {
             validity.doubt(why);
         }
@@ -171,6 +178,9 @@ impl Shared {
                     return Ok(Proof { sent: self.on(claim.clock(), proof.sent), ..proof });
                 }
                 State::Alive(_) => {
+                    if let Some(refused) = lock(&self.refused).clone() {
+                        return Err(refused);
+                    }
                     self.renew_now();
                     claim.met(Obstacle::Unreachable("the session's keepalives are not answered".into()));
                 }

@@ -197,6 +197,30 @@ async fn who_may_not_is_told_so() {
     until("nothing is pending", Duration::from_secs(10), async || one.pending() == 0).await;
 }
 
+/// Who is not let in any more is told so while connected too: nobody waits for a proof that will not come.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_any_more_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let etcd = with_tokens(folder.path());
+    let config = || config(&etcd).with_user("app", Secret::new("word"));
+    let (one, two) = (connect(config()).await, connect(config()).await);
+    let guard = one.acquire("a").await.unwrap();
+    let lock = two.named("a");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    etcd.ctl(["--user", "root:secret", "user", "delete", "app"]).unwrap();
+    for pause in [0, 4] {
+        tokio::time::sleep(Duration::from_secs(pause)).await;
+        let asked = std::time::Instant::now();
+        let e = tokio::time::timeout(LONG, one.acquire("b")).await.unwrap().unwrap_err();
+        eprintln!("told {e} after {:?}", asked.elapsed());
+        assert!(e.kind() == ErrorKind::Denied && asked.elapsed() < Duration::from_secs(10), "{e}");
+    }
+    let e = tokio::time::timeout(LONG, waiting).await.unwrap().unwrap().unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Denied, "{e}");
+    drop(guard);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn another_layout_is_refused() {
     let etcd = Etcd::start().unwrap();
