@@ -1,23 +1,23 @@
 //! `fencelock check`: what the deployment guarantees, rule by rule.
 
 use crate::args::{Check, Options};
-use crate::connect::{Wanted, client};
+use crate::connect::{Wanted, builder, client};
 use crate::exit::{self, Outcome};
 use crate::output::{answer, answer_json, columns, say};
 use fencelock::{ErrorKind, Guarantees, Level};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Shows the rules even of a deployment that the configuration refuses, and then refuses it.
 pub(crate) async fn check(options: &Options, args: &Check) -> Outcome {
-    let wanted = |require| Wanted { require, holder: None };
-    let (client, refusal) = match client(options, wanted(args.require)).await {
-        Ok(client) => (client, None),
+    let wanted = Wanted { require: args.require, holder: None };
+    let (guarantees, refusal) = match client(options, wanted).await {
+        Ok(client) => (client.guarantees(), None),
         Err(refusal) if refusal.kind() == ErrorKind::Refused => {
-            (client(options, wanted(Some(Level::Advisory))).await?, Some(refusal))
+            (Arc::new(builder(options)?.probe().await?), Some(refusal))
         }
         Err(e) => return Err(e.into()),
     };
-    let guarantees = client.guarantees();
     if args.json.wanted {
         answer_json(&as_json(&guarantees))?;
     } else {

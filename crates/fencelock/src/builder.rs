@@ -1,11 +1,11 @@
 //! A client, set up in code.
 
-use crate::config::{Layer, Names, from_files, from_url, into_url, parse_url, placed, refuse};
+use crate::config::{Layer, Names, Origins, from_files, from_url, into_url, parse_url, placed, refuse};
 use crate::merge::{Common, Merged, merge};
 use crate::registry::{Registry, Target};
 use fencelock_core::{
-    Assumption, Capability, EngineUrl, Error, ErrorKind, Guarantees, Level, LockClient, OnDegraded, Result, Settings,
-    Wait, check_runtime,
+    AcquireOptions, Assumption, Capability, DistributedLock, EngineUrl, Error, ErrorKind, Guarantees, Level,
+    LockClient, OnDegraded, Result, Settings, Wait, check_runtime,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -158,7 +158,36 @@ impl Builder {
         self.connected().await.map_err(|e| e.with_operation("connect"))
     }
 
+    /// Connects, and tells what the deployment guarantees, however much less that is than was required.
+    ///
+    /// For showing it, as `fencelock check` does: what was required and what was
+    /// forbidden is passed over, and so is an attestation of what is no rule there
+    /// or of what the engine found not to be so, which comes out as refused.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect), apart from what that says of requirements and attestations.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing locked.
+    pub async fn probe(self) -> Result<Guarantees> {
+        let reach = async {
+            let reached = self.reach(false).await?;
+            let found = Guarantees::clone(&reached.engine.guarantees());
+            Ok(found.attest_again(&reached.common.attest))
+        };
+        reach.await.map_err(|e: Error| e.with_operation("probe"))
+    }
+
     async fn connected(self) -> Result<LockClient> {
+        let Reached { engine, common, defaults, origins } = self.reach(true).await?;
+        // Whatever the engine does with attestations, those of what is no rule of it are refused.
+        Guarantees::clone(&engine.guarantees()).attest(&common.attest).map_err(|e| origins.locate(e))?;
+        let client = common.apply(LockClient::builder(engine).defaults(defaults)).build();
+        client.map_err(|e| origins.locate(e))
+    }
+
+    /// Connects the engine, with or without what was attested.
+    async fn reach(self, attesting: bool) -> Result<Reached> {
         check_runtime()?;
         let Self { url, place, layers, names, settings, common, registry } = self;
         let url = url?;
@@ -172,12 +201,18 @@ impl Builder {
             }
             (e, _) => e,
         };
-        let engine = registry.connect(Target::new(url, common.attest.clone())).await.map_err(locate)?;
-        // Whatever the engine does with attestations, those of what is no rule of it are refused.
-        Guarantees::clone(&engine.guarantees()).attest(&common.attest).map_err(|e| origins.locate(e))?;
-        let client = common.apply(LockClient::builder(engine).defaults(defaults)).build();
-        client.map_err(|e| origins.locate(e))
+        let attest = if attesting { common.attest.clone() } else { Vec::new() };
+        let engine = registry.connect(Target::new(url, attest)).await.map_err(locate)?;
+        Ok(Reached { engine, common, defaults, origins })
     }
+}
+
+/// An engine that is connected, and what remains to be done with it.
+struct Reached {
+    engine: Arc<dyn DistributedLock>,
+    common: Common,
+    defaults: AcquireOptions,
+    origins: Origins,
 }
 
 /// Says where the URL was written whose parameter, user or password is wrong.

@@ -45,6 +45,24 @@ async fn an_attestation_gives_the_level_and_is_shown_ever_after() {
 }
 
 #[tokio::test]
+async fn a_deployment_that_is_refused_can_be_shown() {
+    for builder in [
+        posing("").require(Level::Replicated).forbid(Assumption::ServerClock),
+        posing("").require_capability(Capability::PushLoss),
+        posing("?attest=posing.disk").attest("posing.nodes"),
+        posing("").attest("posing.disk").attest("posing.dsik"),
+    ] {
+        let found = builder.probe().await.unwrap();
+        assert!(found.rule_is("posing.nodes", RuleOutcome::Refused), "{found:?}");
+        assert!(found.level() >= Some(Level::Leased), "{found:?}");
+    }
+    let found = posing("?attest=posing.disk").attest("posing.nodes").probe().await.unwrap();
+    assert!(found.rule_is("posing.disk", RuleOutcome::Attested), "{found:?}");
+    let e = posing("?pool=many").probe().await.unwrap_err();
+    assert_eq!((e.kind(), e.operation()), (ErrorKind::InvalidConfig, Some("probe")), "{e}");
+}
+
+#[tokio::test]
 async fn attestations_of_all_places_count_together() {
     let locks = posing("?attest=posing.disk").attest("posing.clock").set("attest", "").connect().await.unwrap();
     assert!(locks.guarantees().rule_is("posing.disk", RuleOutcome::Attested));

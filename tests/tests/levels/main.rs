@@ -33,13 +33,20 @@ impl Rows {
     }
 
     /// One deployment, the level that it gives, and the rule that keeps it from the next.
-    fn add(&mut self, deployment: &'static str, found: &Guarantees, level: Level, obstacle: Option<&str>) {
+    fn add(
+        &mut self,
+        deployment: &'static str,
+        found: &Guarantees,
+        level: impl Into<Option<Level>>,
+        obstacle: Option<&str>,
+    ) {
+        let level = level.into();
         assert_eq!(found.engine(), self.engine);
-        assert_eq!(found.level(), Some(level), "{deployment}: {found:#?}");
+        assert_eq!(found.level(), level, "{deployment}: {found:#?}");
         assert_eq!(found.next_obstacle().map(|rule| rule.id()), obstacle, "{deployment}: {found:#?}");
         for required in Level::ALL {
             let refused = found.require(required).is_err_and(|e| e.kind() == ErrorKind::Refused);
-            assert_eq!(refused, required > level, "{deployment}: {required}");
+            assert_eq!(refused, Some(required) > level, "{deployment}: {required}");
         }
         self.rows.push(found.clone().with_deployment(deployment));
     }

@@ -21,7 +21,12 @@ async fn etcd() {
         None,
     );
     let one = found(url(&member, "etcd.lease_fixes")).await;
-    rows.add("the same, one member", &one, Level::Fenced, Some("etcd.members"));
+    rows.add(
+        "1 member, 3.4.38, 3.5.23, 3.6.5 or later, or `etcd.lease_fixes` attested",
+        &one,
+        Level::Fenced,
+        Some("etcd.members"),
+    );
     let old = found(url(&members, "")).await;
     rows.add(
         "any number of members of an older version, as in Debian 12",
@@ -42,8 +47,18 @@ async fn zookeeper() {
     let long = found(url("")).await;
     rows.add("3 voters, `tickTime` 2 s, `syncLimit` 5, session 30 s", &long, Level::Replicated, None);
     let session = Some("zookeeper.session");
-    rows.add("the same, session 10 s", &*found(url("?session=10s")).await, Level::Advisory, session);
-    rows.add("the same, session 4 s", &*found(url("?session=4s")).await, Level::Advisory, session);
+    rows.add(
+        "3 voters, `tickTime` 2 s, `syncLimit` 5, session 10 s",
+        &*found(url("?session=10s")).await,
+        Level::Advisory,
+        session,
+    );
+    rows.add(
+        "3 voters, `tickTime` 2 s, `syncLimit` 5, session 4 s",
+        &*found(url("?session=4s")).await,
+        Level::Advisory,
+        session,
+    );
     let one = found(format!("zookeeper://{}", alone.address())).await;
     rows.add("one server", &one, Level::Fenced, Some("zookeeper.voters"));
     rows.compare(|text| text);

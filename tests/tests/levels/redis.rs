@@ -44,6 +44,9 @@ async fn redis() {
     let memory = Redis::start().unwrap();
     let persistence = Some("redis.persistence");
     rows.add("one server without persistence, or with RDB", &*found(url(&memory)).await, Level::Advisory, persistence);
+    let snapshots = Redis::start_with(["--save", "60 1"]).unwrap();
+    let rdb = found(url(&snapshots)).await;
+    assert_eq!(rdb.rules(), found(url(&memory)).await.rules(), "with RDB it is the same");
     let everysec = with(&["--appendonly", "yes", "--appendfsync", "everysec"]);
     rows.add("one server, AOF `everysec`", &*found(url(&everysec)).await, Level::Advisory, persistence);
     let unsynced = with(&[&ALWAYS[..], &["--no-appendfsync-on-rewrite", "yes"]].concat());
@@ -68,13 +71,20 @@ async fn redis() {
     let cluster = RedisCluster::start().unwrap();
     let at = format!("redis+cluster://{}", cluster.addresses()[0]);
     rows.add("Cluster", &*found(at).await, Level::Advisory, failover);
+    let evicts = evicting();
+    let nothing = fencelock::builder(url(&evicts)).probe().await.unwrap();
+    rows.add("one server, `maxmemory-policy allkeys-lru`", &nothing, None, Some("redis.eviction"));
     rows.compare(|text| text);
+}
+
+fn evicting() -> Redis {
+    with(&[&ALWAYS[..], &["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]].concat())
 }
 
 /// What evicts gives no level at all, and so is refused whatever is required.
 #[tokio::test]
 async fn a_redis_that_evicts_is_refused() {
-    let evicting = with(&[&ALWAYS[..], &["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]].concat());
+    let evicting = evicting();
     let e = fencelock::connect(url(&evicting)).await.unwrap_err();
     assert_eq!(e.kind(), fencelock_core::ErrorKind::Refused, "{e}");
     for part in ["redis.eviction", "allkeys-lru", "maxmemory-policy noeviction", "no level at all"] {
@@ -94,20 +104,20 @@ async fn redlock() {
     let mut rows = Rows::of("redlock");
     let (durable, forgetful) = (RedisNodes::start_durable(3).unwrap(), RedisNodes::start(3).unwrap());
     rows.add(
-        "3 or more nodes, an odd number, each as the first Redis above, after `redlock init`",
+        "3 or more nodes, an odd number, each with `appendfsync always`, `noeviction`, no replicas, after `redlock init`",
         &*found(init(&durable.addresses()).await).await,
         Level::Fenced,
         Some("redlock.lost_nodes"),
     );
     let url = init(&forgetful.addresses()).await;
     rows.add(
-        "the same, nodes without persistence",
+        "3 or more nodes, an odd number, without persistence",
         &*found(&url).await,
         Level::Advisory,
         Some("redlock.delayed_restart"),
     );
     rows.add(
-        "the same, `redlock.delayed_restart` attested",
+        "3 or more nodes, an odd number, without persistence, `redlock.delayed_restart` attested",
         &*found(format!("{url}?attest=redlock.delayed_restart")).await,
         Level::Leased,
         Some("redlock.persistence"),

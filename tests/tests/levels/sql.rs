@@ -3,6 +3,7 @@
 use crate::{Rows, found};
 use fencelock_core::{Guarantees, Level, Liveness, Scope};
 use fencelock_lab::{MariaDb, Postgres};
+use sqlx::{Connection as _, Executor as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +34,12 @@ async fn sqlite() {
         Some("sqlite.one_host"),
     );
     let off = found(url("?synchronous=off")).await;
-    rows.add("the same, `synchronous=OFF`", &off, Level::Leased, Some("sqlite.synchronous"));
+    rows.add(
+        "one file on a local file system, `synchronous=OFF`, on Linux",
+        &off,
+        Level::Leased,
+        Some("sqlite.synchronous"),
+    );
     let here = full.rules().iter().find(|rule| rule.id() == "sqlite.local_file").unwrap().reason().to_owned();
     let (file_system, _) = here.split_once(" is on this host").unwrap();
     rows.compare(|text| text.replace(file_system, "its file system"));
@@ -72,7 +78,7 @@ async fn postgres() {
     let synchronous = with_a_standby(&strict.url()).await;
     rows.add("one server and a synchronous standby", &synchronous, Level::Fenced, Some("postgres.failover"));
     let attested = found(format!("{}?attest=postgres.failover", strict.url())).await;
-    rows.add("the same, `postgres.failover` attested", &attested, Level::Replicated, None);
+    rows.add("one server and a synchronous standby, `postgres.failover` attested", &attested, Level::Replicated, None);
     let pages = Postgres::start_with(["full_page_writes=off"]).unwrap();
     rows.add(
         "one server, `full_page_writes` off",
@@ -81,6 +87,27 @@ async fn postgres() {
         Some("postgres.full_page_writes"),
     );
     rows.compare(|text| text);
+}
+
+/// A durable server, and one that copies it.
+async fn replicated() -> (MariaDb, MariaDb) {
+    let start = |id: &str| {
+        let durable = ["--innodb-flush-log-at-trx-commit=1", "--log-bin=log", "--sync-binlog=1", id];
+        MariaDb::start_with(durable).unwrap()
+    };
+    let (primary, replica) = (start("--server-id=1"), start("--server-id=2"));
+    let port = primary.address().port();
+    let mut there = sqlx::MySqlConnection::connect(&replica.url()).await.unwrap();
+    let follow = format!("CHANGE MASTER TO master_host = '127.0.0.1', master_port = {port}, master_user = 'root'");
+    there.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(follow))).await.unwrap();
+    there.execute("START SLAVE").await.unwrap();
+    for _ in 0..250 {
+        if found(primary.url()).await.level() < Some(Level::Fenced) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    (primary, replica)
 }
 
 #[tokio::test]
@@ -106,6 +133,13 @@ async fn mysql() {
         &*found(logged.url()).await,
         Level::Advisory,
         Some("mysql.sync_binlog"),
+    );
+    let (primary, _replica) = replicated().await;
+    rows.add(
+        "MariaDB, one server with an asynchronous replica",
+        &*found(primary.url()).await,
+        Level::Advisory,
+        Some("mysql.replicas"),
     );
     let galera = MariaDb::start_galera().unwrap();
     rows.add("MariaDB, a Galera cluster", &*found(galera.url()).await, Level::Advisory, Some("mysql.galera"));

@@ -62,6 +62,36 @@ fn check_shows_every_rule() {
 }
 
 #[test]
+fn check_shows_the_rules_of_what_is_refused_for_any_reason() {
+    let place = Place::new();
+    for (name, value) in [
+        ("FENCELOCK_ATTEST", "sqlite.one_host"),
+        ("FENCELOCK_REQUIRE_CAPABILITY", "push_loss"),
+        ("FENCELOCK_FORBID", "T4"),
+    ] {
+        let mut command = place.fencelock(["check"]);
+        command.env(name, value);
+        let said = output(command);
+        assert_eq!(said.code, Some(79), "{name}: {}", said.stderr);
+        assert!(said.stdout.contains("sqlite.one_host"), "{name}: {}", said.stdout);
+        assert!(!said.stderr.is_empty(), "{name}");
+    }
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn check_shows_the_rules_of_what_gives_no_level() {
+    let redis =
+        fencelock_lab::Redis::start_with(["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]).unwrap();
+    let place = Place::at(format!("redis://{}", redis.address()));
+    let said = output(place.fencelock(["check"]));
+    assert_eq!(said.code, Some(79), "{}", said.stderr);
+    for part in ["redis.eviction", "none", "redis.persistence", "fix: "] {
+        assert!(said.stdout.contains(part), "{part}: {}", said.stdout);
+    }
+}
+
+#[test]
 fn the_papers_are_written() {
     let place = Place::new();
     assert!(output(place.fencelock(["completions", "bash"])).stdout.contains("fencelock"));

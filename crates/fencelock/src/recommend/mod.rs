@@ -59,7 +59,7 @@ impl Recommendation {
     /// A configuration file, apart from names of hosts; empty where no lock is needed.
     #[must_use]
     pub fn toml(&self) -> String {
-        self.lock.as_ref().map(|lock| lock.settings.toml(&lock.place, lock.level)).unwrap_or_default()
+        self.lock.as_ref().map(|lock| lock.settings.toml(&lock.place, lock.level, &lock.deployment)).unwrap_or_default()
     }
 
     /// The line for `Cargo.toml`; empty where no lock is needed.
@@ -103,6 +103,12 @@ pub fn recommend(need: &Need) -> Recommendation {
     let Some((place, deployment)) = places::choose(need, level, &mut advice) else {
         return Recommendation { lock: None, advice };
     };
+    for id in places::attested(&deployment) {
+        advice.push(format!(
+            "`attest = [\"{id}\"]` in the file is your word for what no server can tell. Make it so first: see the rule's \
+             reason in `fencelock check`. Without it, `require` refuses."
+        ));
+    }
     if need.double_run == DoubleRun::Wrong {
         advice.extend(at_the_resource(need));
     }
@@ -114,7 +120,7 @@ pub fn recommend(need: &Need) -> Recommendation {
 fn level(need: &Need) -> Level {
     match need.double_run {
         DoubleRun::Harmless | DoubleRun::Waste => Level::Advisory,
-        DoubleRun::Wrong if need.stays_up => Level::Replicated,
+        DoubleRun::Wrong if need.stays_up && !places::is_one_file(need) => Level::Replicated,
         DoubleRun::Wrong => Level::Fenced,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{DoubleRun, Need, ResourceCheck, Service};
 use crate::deployments;
-use fencelock_core::{Guarantees, Level, Rule};
+use fencelock_core::{Guarantees, Level, Rule, RuleOutcome};
 
 /// An engine, and what its configuration begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,9 +76,15 @@ impl Place {
     fn fitting(&self, level: Level) -> Option<Guarantees> {
         let mut rows = self.rows();
         rows.retain(|found| found.level() >= Some(level));
-        let attested = |found: &Guarantees| found.deployment().ends_with("attested");
-        let proved = rows.iter().position(|found| !attested(found));
+        let proved = rows.iter().position(|found| attested(found).next().is_none());
         rows.into_iter().nth(proved.unwrap_or_default())
+    }
+
+    /// The ways in which it gives no level at all.
+    fn except(&self) -> String {
+        let rows = self.rows();
+        let none: Vec<_> = rows.iter().filter(|found| found.level().is_none()).map(Guarantees::deployment).collect();
+        if none.is_empty() { String::new() } else { format!(", except: {}", none.join("; ")) }
     }
 
     /// The most that it gives, and why not more.
@@ -90,18 +96,32 @@ impl Place {
     }
 }
 
+/// The rules that give the level only where somebody says that they hold. Where
+/// another deployment in the same words needs nobody's word, there are none.
+pub(super) fn attested(found: &Guarantees) -> impl Iterator<Item = &'static str> + '_ {
+    let alone = !found.deployment().contains(", or `");
+    let said = found.rules().iter().filter(move |rule| alone && rule.outcome() == RuleOutcome::Attested);
+    said.map(Rule::id)
+}
+
 /// Whether it is up without one of its servers.
 fn survives(service: Service) -> bool {
     matches!(service, Service::Etcd | Service::ZooKeeper | Service::RedisNodes | Service::RedisFailover)
 }
 
+/// Whether a file on the host of all is the place: unless the data's own database is the better one.
+pub(super) fn is_one_file(need: &Need) -> bool {
+    let database = need.services.iter().any(|service| matches!(service, Service::Postgres | Service::MySql));
+    need.one_host && !(need.check == ResourceCheck::Transaction && database)
+}
+
 /// A place that gives the level; what is said on the way goes to `advice`.
 pub(super) fn choose(need: &Need, level: Level, advice: &mut Vec<String>) -> Option<(Place, Guarantees)> {
-    let database = need.services.iter().any(|service| matches!(service, Service::Postgres | Service::MySql));
-    let in_transaction = need.check == ResourceCheck::Transaction && database;
-    if need.one_host && !need.stays_up && !in_transaction {
+    if is_one_file(need) {
         let found = SQLITE.fitting(level)?;
-        advice.push("One file is enough for programs of one host: there is no server to run.".to_owned());
+        advice.push(
+            "One file is enough for programs of one host: there is no server to run, and none to lose.".to_owned(),
+        );
         return Some((SQLITE, found));
     }
     let runs = preferred(need).into_iter().filter(|service| need.services.contains(service));
@@ -113,7 +133,9 @@ pub(super) fn choose(need: &Need, level: Level, advice: &mut Vec<String>) -> Opt
             Some(found) => {
                 let (name, deployment) = (service.as_str(), found.deployment());
                 advice.push(match level {
-                    Level::Advisory => format!("{name} runs already, and gives `{level}` in each way that it was tried."),
+                    Level::Advisory => {
+                        format!("{name} runs already, and gives `{level}` in each way that it was tried{}.", place.except())
+                    }
                     _ => format!(
                         "{name} runs already, and gives `{level}` set up as: {deployment}. `fencelock check` tells whether \
                          yours is."
@@ -129,7 +151,16 @@ pub(super) fn choose(need: &Need, level: Level, advice: &mut Vec<String>) -> Opt
     }
     let place = least(need);
     let found = place.fitting(level)?;
-    advice.push(format!("The least to run for `{level}` is {}: {}.", place.engine, found.deployment()));
+    advice.push(match level {
+        Level::Advisory => {
+            format!(
+                "The least to run for `{level}` is {}, in each way that it was tried{}.",
+                place.engine,
+                place.except()
+            )
+        }
+        _ => format!("The least to run for `{level}` is {}: {}.", place.engine, found.deployment()),
+    });
     Some((place, found))
 }
 

@@ -1,8 +1,8 @@
 //! The settings that fit the work.
 
-use super::places::Place;
+use super::places::{Place, attested};
 use super::{DoubleRun, Need, ResourceCheck};
-use fencelock_core::Level;
+use fencelock_core::{Guarantees, Level};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ impl Settings {
         advice
     }
 
-    pub(super) fn toml(&self, place: &Place, level: Level) -> String {
+    pub(super) fn toml(&self, place: &Place, level: Level, set_up: &Guarantees) -> String {
         let mut text = String::from("[lock]\n");
         let mut line = |key: &str, value: &str| {
             // Writing to a string cannot fail.
@@ -84,6 +84,10 @@ impl Settings {
         if self.strict {
             line("on_degraded", "refuse");
             line("reprobe", "60s");
+        }
+        let said: Vec<_> = attested(set_up).map(|id| format!("\"{id}\"")).collect();
+        if !said.is_empty() {
+            let _ = writeln!(text, "attest = [{}]", said.join(", "));
         }
         text
     }

@@ -88,6 +88,31 @@ fn what_runs_is_taken_where_it_gives_enough() {
     assert_eq!(engine(&zookeeper), is("zookeeper", Level::Replicated));
 }
 
+/// What stands in the file gives the level where it was tried, and is told in words that stand alone.
+#[test]
+fn what_is_attested_stands_in_the_file() {
+    for need in needs() {
+        let advised = recommend(&need);
+        let Some(found) = advised.deployment() else { continue };
+        assert!(!found.deployment().contains("the same") && !found.deployment().contains("above"), "{found:?}");
+        let only_attested = found.deployment().ends_with("` attested") && !found.deployment().contains(", or `");
+        assert_eq!(advised.toml().contains("attest = ["), only_attested, "{need:?}: {}", advised.toml());
+    }
+    let standby = Need::new(DoubleRun::Wrong).with_service(Service::Postgres).staying_up();
+    let advised = recommend(&standby);
+    assert_eq!(engine(&standby), is("postgres", Level::Replicated));
+    assert!(advised.toml().contains("attest = [\"postgres.failover\"]"), "{}", advised.toml());
+    assert!(advised.advice().iter().any(|said| said.contains("your word")), "{advised:?}");
+}
+
+#[test]
+fn on_one_host_there_is_no_server_to_lose() {
+    let wrong = Need::new(DoubleRun::Wrong).with_check(ResourceCheck::Token).on_one_host();
+    assert_eq!(engine(&wrong.clone().staying_up()), is("sqlite", Level::Fenced));
+    let moved = wrong.with_check(ResourceCheck::Transaction).with_service(Service::Postgres).staying_up();
+    assert_eq!(engine(&moved), is("postgres", Level::Replicated));
+}
+
 #[test]
 fn a_resource_that_checks_nothing_is_told_so() {
     let advised = recommend(&Need::new(DoubleRun::Wrong).with_service(Service::Postgres));
