@@ -64,6 +64,7 @@ impl EtcdLock {
     /// # Cancel safety
     /// Dropping the future leaves nothing but, perhaps, the version of the layout.
     pub async fn connect(config: EtcdConfig) -> Result<Arc<Self>> {
+        fencelock_core::check_runtime().map_err(|e| e.with_engine("etcd"))?;
         config.check()?;
         let members = Arc::new(Members::of(&config).await?);
         let found = Probe::run(&members, None).await?;

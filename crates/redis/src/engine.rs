@@ -9,6 +9,7 @@ use crate::store::{Answer, Store};
 use async_trait::async_trait;
 use fencelock_core::{
     Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, Grant, Guarantees, HolderInfo, LockName, Polling, Result,
+    check_runtime,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -47,6 +48,7 @@ impl RedisLock {
     /// # Cancel safety
     /// Dropping the future leaves nothing locked.
     pub async fn connect(config: RedisConfig) -> Result<Arc<Self>> {
+        check_runtime().map_err(|e| e.with_engine("redis"))?;
         let shared = Shared { store: Store::connect(config).await?, batcher: Batcher::default() };
         Ok(Arc::new(Self { shared: Arc::new(shared), polling: Polling::new() }))
     }

@@ -6,7 +6,7 @@ use crate::keys::{Keys, NameKeys};
 use crate::link::{Events, Link};
 use crate::router::Router;
 use crate::script::LuaScript;
-use fencelock_core::{Admission, Error, ErrorKind, FencingToken, Gate, LockName, Result, Stale};
+use fencelock_core::{Admission, Error, ErrorKind, FencingToken, Gate, LockName, Result, Stale, check_runtime};
 use redis::{FromRedisValue, Value};
 use std::fmt;
 use std::sync::Arc;
@@ -60,6 +60,7 @@ impl RedisGate {
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
     pub async fn connect(config: RedisConfig) -> Result<Self> {
+        here()?;
         config.check()?;
         let config = Arc::new(config);
         let router = Router::new(&config, Events::default());
@@ -102,6 +103,7 @@ impl Gate for RedisGate {
         resource: &'s str,
         token: FencingToken,
     ) -> Result<Admission<RedisPass<'s>>> {
+        here()?;
         let keys = self.keys.of(&LockName::new(resource)?);
         let answer =
             self.router.run(keys.slot(), &self.enter, &[keys.gate()], &[token.to_string()], self.deadline()).await;
@@ -147,6 +149,7 @@ impl RedisPass<'_> {
         keys: &[String],
         args: &[&str],
     ) -> Result<Admission<T>> {
+        here()?;
         let keys: Vec<_> = std::iter::once(self.keys.gate()).chain(keys.iter().cloned()).collect();
         let token = self.token.to_string();
         let args: Vec<_> = std::iter::once(token.as_str()).chain(args.iter().copied()).collect();
@@ -167,6 +170,11 @@ impl RedisPass<'_> {
             Admission::Stale(stale) => Admission::Stale(stale),
         })
     }
+}
+
+/// Connections are tended by tasks, and bounds are kept by timers.
+fn here() -> Result<()> {
+    check_runtime().map_err(|e| e.with_engine("redis"))
 }
 
 fn told(failure: Failure) -> Error {
