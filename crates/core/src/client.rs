@@ -257,7 +257,8 @@ impl LockClient {
     ///
     /// While the service is away this takes as long as a lease may last, or, on an
     /// engine with a session, until the service answers; put a time-out around it
-    /// if that is too long.
+    /// if that is too long. In a session, what was lost is deleted no sooner than its
+    /// deadline and lock delay, and that is waited for too.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the client closed and the work going on.
