@@ -64,9 +64,14 @@ fn of_status_and_list() {
 fn of_guarantees() {
     let table = json(&Place::new(), &["guarantees", "--json"], 0);
     for row in table.as_array().unwrap() {
-        for key in ["engine", "deployment", "level"] {
+        for key in ["engine", "deployment"] {
             assert!(row[key].is_string(), "{row}");
         }
+        // Null where not even `advisory` is given.
+        let rules = row["rules"].as_array().unwrap();
+        let none = rules.iter().any(|rule| rule["level"] == "advisory" && rule["outcome"] == "refused");
+        assert_eq!(row["level"].is_null(), none, "{row}");
+        assert!(none || row["level"].is_string(), "{row}");
         assert!(row["capabilities"].is_array() && row["assumptions"].is_array(), "{row}");
     }
 }
