@@ -69,3 +69,19 @@ where
     println!("  {path:?}");
     assert!(path.is_some(), "{what}: nothing was found that breaks \"{property}\"");
 }
+
+/// The properties that do not hold.
+fn broken<M>(model: M) -> BTreeSet<&'static str>
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Debug + Hash + Send + Sync + Clone + PartialEq + 'static,
+    M::Action: Clone + Debug + PartialEq,
+{
+    let properties = model.properties();
+    let begun = Instant::now();
+    let checker =
+        model.checker().threads(2).timeout(limit()).finish_when(HasDiscoveries::AllFailures).spawn_bfs().join();
+    assert!(begun.elapsed() < limit(), "not all states were looked at in time");
+    let always = properties.iter().filter(|property| matches!(property.expectation, Expectation::Always));
+    always.map(|property| property.name).filter(|name| checker.discovery(name).is_some()).collect()
+}

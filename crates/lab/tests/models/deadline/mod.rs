@@ -8,9 +8,13 @@
 //!
 //! What cannot make a difference is left out: a client's clock that runs fast, and an
 //! answer that says no, only end a belief earlier; a message that can have no
-//! effect any more need not arrive; the two clients are interchangeable.
+//! effect any more need not arrive; the two clients are interchangeable, so that in
+//! a path their numbers may change places from one step to the next.
 
-use crate::{assert_found, assert_sound, large};
+mod bounds;
+mod reduction;
+mod rules;
+
 use stateright::{Model, Property};
 
 const TTL: u8 = 3;
@@ -44,6 +48,8 @@ struct Leases {
     flaw: Flaw,
     /// Whether time passes: it does not for what a session keeps alive.
     expires: bool,
+    /// Whether all states are looked at, and not one for many that differ in nothing that matters.
+    plain: bool,
     /// What all clients may do together: claims, acquires sent again, renewals, suspensions.
     budget: Budget,
 }
@@ -296,212 +302,4 @@ impl State {
             || self.clients.iter().any(|client| client.left > 0)
             || self.under_way.iter().any(|message| message.left > 0)
     }
-}
-
-impl Leases {
-    /// How long a hold is believed from when its request was sent.
-    fn deadline(self) -> u8 {
-        if self.flaw == Flaw::NoDriftAllowance { TTL } else { TTL - 1 }
-    }
-
-    /// Whether the client's clock stands still now.
-    fn stands(self, client: &Client) -> bool {
-        self.flaw == Flaw::ClockStopsInSuspend && client.suspended
-    }
-
-    fn send(self, state: &mut State, client: u8, kind: Kind) {
-        let left = if matches!(kind, Kind::Acquire | Kind::Renew) { self.deadline() } else { 0 };
-        state.under_way.push(Message { claim: state.claim_of(client), kind, left });
-    }
-
-    fn grant(self, state: &mut State, request: Message, answer: Kind) {
-        state.dead_granted |= state.owner != Some(request.claim) && state.dead.contains(&request.claim);
-        (state.owner, state.lease) = (Some(request.claim), TTL);
-        state.under_way.push(Message { kind: answer, ..request });
-    }
-
-    fn serve(self, state: &mut State, request: Message) {
-        let (claim, flaw) = (request.claim, self.flaw);
-        let (owns, free) = (state.owner == Some(claim), state.owner.is_none());
-        match request.kind {
-            Kind::Acquire if (owns || free) && !state.void.contains(&claim) => {
-                self.grant(state, request, Kind::Granted);
-            }
-            Kind::Renew if owns || flaw == Flaw::RenewalTakesOver || (free && flaw == Flaw::RenewalCreates) => {
-                self.grant(state, request, Kind::Renewed);
-            }
-            Kind::Release { .. } | Kind::Undo => {
-                let unchecked = flaw == Flaw::ReleaseUnchecked && request.kind != Kind::Undo;
-                if owns || unchecked {
-                    (state.owner, state.lease) = (None, 0);
-                }
-                if request.kind != (Kind::Release { voids: false }) && flaw != Flaw::IdsNotVoided {
-                    state.void.push(claim);
-                }
-                state.dead.push(claim);
-            }
-            _ => {}
-        }
-    }
-
-    fn answered(self, state: &mut State, answer: Message) {
-        let current = state.claim_of(answer.claim.client) == answer.claim;
-        let client = &mut state.clients[usize::from(answer.claim.client)];
-        let left = if self.flaw == Flaw::DeadlineFromReply { self.deadline() } else { answer.left };
-        match (answer.kind, client.phase) {
-            // One that comes too late is given up.
-            (Kind::Granted, Phase::Asking) if current && left > 0 => {
-                (client.phase, client.left) = (Phase::Holding, left);
-            }
-            (Kind::Renewed, Phase::Holding) if current => client.left = client.left.max(left),
-            (Kind::Renewed, Phase::Lost) if current && left > 0 && self.flaw == Flaw::RenewalRevives => {
-                (client.phase, client.left) = (Phase::Holding, left);
-                state.revived = true;
-            }
-            _ => {}
-        }
-    }
-
-    fn pass(self, state: &mut State, missed: [bool; 2]) {
-        state.lease = state.lease.saturating_sub(1);
-        if state.lease == 0 {
-            state.owner = None;
-        }
-        for at in 0..2 {
-            let client = &mut state.clients[at];
-            if self.stands(client) {
-                continue;
-            }
-            if missed[at] {
-                client.steady = 0;
-                continue;
-            }
-            client.steady = (client.steady + 1).min(TTL - 1);
-            client.left = client.left.saturating_sub(1);
-            if client.left == 0 && client.phase == Phase::Holding {
-                client.phase = Phase::Lost;
-            }
-            for message in state.under_way.iter_mut().filter(|message| usize::from(message.claim.client) == at) {
-                message.left = message.left.saturating_sub(1);
-            }
-        }
-    }
-
-    /// One of the states that differ from this one in nothing that matters.
-    fn simplified(self, mut state: State) -> State {
-        for client in &mut state.clients {
-            if client.phase == Phase::Lost && self.flaw != Flaw::RenewalRevives {
-                client.phase = Phase::Idle;
-            }
-        }
-        let before = state.clone();
-        state.under_way.retain(|message| self.matters(&before, message));
-        let requested = |claim: &Claim| {
-            state.under_way.iter().any(|m| m.claim == *claim && matches!(m.kind, Kind::Acquire | Kind::Renew))
-        };
-        state.void.retain(requested);
-        state.dead.retain(requested);
-        // The rate is bounded from when a request was sent, so before the first one any is as good.
-        for (at, client) in (0..).zip(&mut state.clients) {
-            let timed = state.under_way.iter().any(|m| m.claim.client == at && m.left > 0);
-            if client.left == 0 && !timed {
-                client.steady = TTL - 1;
-            }
-        }
-        let mut swapped = state.clone();
-        swapped.clients.swap(0, 1);
-        let claims = swapped.void.iter_mut().chain(&mut swapped.dead).chain(&mut swapped.owner);
-        for claim in claims.chain(swapped.under_way.iter_mut().map(|message| &mut message.claim)) {
-            claim.client = 1 - claim.client;
-        }
-        for state in [&mut state, &mut swapped] {
-            state.under_way.sort_unstable();
-            state.void.sort_unstable();
-            state.void.dedup();
-            state.dead.sort_unstable();
-            state.dead.dedup();
-        }
-        state.min(swapped)
-    }
-
-    /// Whether the message can still have an effect.
-    fn matters(self, state: &State, message: &Message) -> bool {
-        let claim = message.claim;
-        let owned = state.owner == Some(claim) || state.is_under_way(claim, |kind| kind == Kind::Acquire);
-        match message.kind {
-            Kind::Acquire => !state.void.contains(&claim),
-            Kind::Renew => owned || matches!(self.flaw, Flaw::RenewalTakesOver | Flaw::RenewalCreates),
-            Kind::Undo => owned || self.flaw == Flaw::RenewalCreates,
-            Kind::Release { .. } => {
-                owned || matches!(self.flaw, Flaw::ReleaseUnchecked | Flaw::RenewalCreates | Flaw::RenewalTakesOver)
-            }
-            Kind::Granted | Kind::Renewed => {
-                let timely = message.left > 0 || self.flaw == Flaw::DeadlineFromReply;
-                let lost = state.clients[usize::from(claim.client)].phase == Phase::Lost;
-                timely && (state.is_pursued(claim) || (lost && state.claim_of(claim.client) == claim))
-            }
-        }
-    }
-}
-
-/// Three claims are what the longest of the flaws needs: one's release, late, and two that meet.
-fn leases(flaw: Flaw) -> Leases {
-    let budget = Budget { claims: 3, repeats: 0, renewals: 1, suspensions: 1 };
-    Leases { flaw, expires: true, budget }
-}
-
-/// What is kept alive by a session that lives for ever.
-fn session(flaw: Flaw) -> Leases {
-    let budget = Budget { claims: 4, repeats: 2, renewals: 0, suspensions: 0 };
-    Leases { flaw, expires: false, budget }
-}
-
-#[test]
-fn leases_are_sound() {
-    let ours = leases(Flaw::None);
-    assert_sound("renewed once, suspended once", ours);
-    let repeats = Budget { claims: 2, repeats: 1, renewals: 1, suspensions: 0 };
-    assert_sound("asked again", Leases { budget: repeats, ..ours });
-    if large() {
-        let more = Budget { claims: 4, repeats: 1, renewals: 2, suspensions: 1 };
-        assert_sound("four claims", Leases { budget: more, ..ours });
-    }
-}
-
-#[test]
-fn a_session_that_never_ends_is_sound() {
-    assert_sound("no clock", session(Flaw::None));
-}
-
-#[test]
-fn a_deadline_from_the_reply_is_found() {
-    assert_found("deadline from the reply", ALONE, leases(Flaw::DeadlineFromReply));
-}
-
-#[test]
-fn a_clock_that_stops_in_suspend_is_found() {
-    assert_found("clock stops in suspend", ALONE, leases(Flaw::ClockStopsInSuspend));
-}
-
-#[test]
-fn a_deadline_that_allows_for_no_drift_is_found() {
-    assert_found("no allowance for drift", ALONE, leases(Flaw::NoDriftAllowance));
-}
-
-#[test]
-fn a_renewal_that_revives_is_found() {
-    assert_found("the client believes again", FINAL, leases(Flaw::RenewalRevives));
-    assert_found("the server makes the lock anew", DEAD, leases(Flaw::RenewalCreates));
-    assert_found("the server lets a renewal take over", ALONE, leases(Flaw::RenewalTakesOver));
-}
-
-#[test]
-fn a_release_without_owner_check_is_found() {
-    assert_found("release of another's", ALONE, leases(Flaw::ReleaseUnchecked));
-}
-
-#[test]
-fn an_acquire_that_arrives_after_its_undo_is_found() {
-    assert_found("granted after its undo", DEAD, leases(Flaw::IdsNotVoided));
-    assert_found("granted after its undo, in a session", FREED, session(Flaw::IdsNotVoided));
 }
