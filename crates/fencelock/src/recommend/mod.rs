@@ -76,7 +76,7 @@ impl Recommendation {
     /// The lines of code that use it; empty where no lock is needed.
     #[must_use]
     pub fn code(&self) -> String {
-        self.lock.as_ref().map(|lock| lock.settings.code(&lock.place).to_owned()).unwrap_or_default()
+        self.lock.as_ref().map(|lock| lock.settings.code(&lock.place, lock.level)).unwrap_or_default()
     }
 }
 

@@ -60,9 +60,16 @@ fn preferred(need: &Need) -> [Service; 7] {
 }
 
 impl Place {
-    /// Whether a lock can be taken inside a transaction of one's own there.
-    pub(super) fn is_sql(&self) -> bool {
-        matches!(self.engine, "sqlite" | "postgres" | "mysql")
+    /// Where a lock can be taken inside a transaction of one's own: the engine's
+    /// settings, and how that transaction begins.
+    pub(super) fn sql(&self) -> Option<(&'static str, &'static str)> {
+        match self.engine {
+            // Else it would read before it has the file to itself.
+            "sqlite" => Some(("SqliteConfig", "begin_with(\"BEGIN IMMEDIATE\")")),
+            "postgres" => Some(("PostgresConfig", "begin()")),
+            "mysql" => Some(("MySqlConfig", "begin()")),
+            _ => None,
+        }
     }
 
     fn rows(&self) -> Vec<Guarantees> {

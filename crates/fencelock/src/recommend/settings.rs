@@ -92,14 +92,28 @@ impl Settings {
         text
     }
 
-    pub(super) fn code(&self, place: &Place) -> &'static str {
-        if self.in_transaction && place.is_sql() {
-            "let hold = engine.acquire_in(&mut transaction, \"orders/1001\").await?; // then the work, then commit\n"
+    pub(super) fn code(&self, place: &Place, level: Level) -> String {
+        if let (true, Some((config, begin))) = (self.in_transaction, place.sql()) {
+            let (engine, url) = (place.engine, place.url);
+            format!(
+                "use fencelock::DistributedLock as _;\n\
+                 use fencelock::sql::{{AcquireIn as _, SqlLock, {engine}::{config}}};\n\
+                 let url = fencelock::EngineUrl::parse(\"{url}\")?; // the database of the data\n\
+                 let locks = SqlLock::{engine}({config}::from_url(&url)?).await?;\n\
+                 locks.guarantees().require(fencelock::Level::{level:?})?;\n\
+                 let mut transaction = pool.{begin}.await?;\n\
+                 let Some(hold) = locks.acquire_in(&mut transaction, \"orders/1001\").await? else {{\n    \
+                 return Ok(()); // somebody else has it\n\
+                 }};\n\
+                 work(&mut transaction, hold.token()).await?;\n\
+                 transaction.commit().await?; // the lock ends with it\n"
+            )
         } else {
             "let locks = fencelock::Config::load()?.connect().await?; // reads fencelock.toml\n\
              let guard = locks.acquire(\"orders/1001\").await?;\n\
              guard.while_held(work(guard.token())).await?; // give the token to what you write to\n\
              guard.release().await?;\n"
+                .to_owned()
         }
     }
 }
