@@ -211,6 +211,7 @@ fn the_two_rules_are_sound() {
     assert_sound("three holders, two updates each", Gate { holders: 3, updates: 2, ..gate(Rules::EnterAndCheck) });
     if large() {
         assert_sound("four holders, three updates each", Gate { holders: 4, updates: 3, ..gate(Rules::EnterAndCheck) });
+        assert_sound("five holders, two updates each", Gate { holders: 5, updates: 2, ..gate(Rules::EnterAndCheck) });
     }
 }
 

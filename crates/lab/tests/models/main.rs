@@ -3,7 +3,7 @@
 //! Each model has variants with one flaw, which must be found: a model that finds
 //! nothing wrong with them would say nothing for ours. (The model of the quorum's
 //! tokens stands beside Redlock.) `FENCELOCK_MODELS=large` looks at larger bounds,
-//! for which an optimised build and some minutes are wanted.
+//! for which an optimised build is wanted.
 
 #![allow(
     missing_docs,
@@ -54,7 +54,7 @@ where
     assert!(checker.is_done() && begun.elapsed() < limit(), "{what}: not all states were looked at in time");
 }
 
-/// The property must be broken, and the shortest way there is printed.
+/// The property must be broken, and a short way there is printed.
 fn assert_found<M>(what: &str, property: &'static str, model: M)
 where
     M: Model + Send + Sync + 'static,
