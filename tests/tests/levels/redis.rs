@@ -67,6 +67,8 @@ async fn redis() {
     let sentinels = RedisSentinel::start().unwrap();
     let at = format!("redis+sentinel://{}/{}", sentinels.sentinels()[0], sentinels.name());
     let failover = Some("redis.failover");
+    let waited = found(format!("{at}?wait_replicas=1")).await;
+    assert_eq!((waited.level(), waited.next_obstacle().map(|rule| rule.id())), (Some(Level::Advisory), failover));
     rows.add("replicas and Sentinel, with or without `wait_replicas`", &*found(at).await, Level::Advisory, failover);
     let cluster = RedisCluster::start().unwrap();
     let at = format!("redis+cluster://{}", cluster.addresses()[0]);
