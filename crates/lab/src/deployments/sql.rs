@@ -22,7 +22,7 @@ impl Pg {
         standby.sql("ALTER SYSTEM SET primary_conninfo = ''")?;
         standby.sql("SELECT pg_reload_conf()")?;
         // Beyond a ttl, so that whoever holds then holds by what the standby has not heard.
-        std::thread::sleep(Duration::from_secs(8));
+        std::thread::sleep(Duration::from_secs(4));
         self.primary.server_mut().kill();
         standby.promote()?;
         self.ways.turn_to(standby.address(), Some(holder));
@@ -54,7 +54,10 @@ impl Deployment for Pg {
     fn mend(&mut self, fault: Fault, _worker: u32) -> Result<(), Failure> {
         match fault {
             Fault::ServersStopped => self.primary.thaw(),
-            Fault::FailedOver => self.ways.turn_to(self.primary.address(), None),
+            Fault::FailedOver => {
+                self.ways.turn_to(self.primary.address(), None);
+                self.standby = Some(self.primary.start_standby("behind", &[])?);
+            }
             _ => self.ways.mend(),
         }
         Ok(())
@@ -123,10 +126,10 @@ pub(super) fn experiments() -> Vec<Experiment> {
             fenced(Fault::ServerRestarted),
         ]
     };
-    let work = Work::beset(9_000, 12_000);
+    let work = Work::beset(14_000, 18_000);
     let second = Duration::from_secs(1);
     let failed = Experiment::new("postgres", "asynchronous standby", Fault::FailedOver, start_with_standby);
-    let failed = failed.with_ttl(second * 8).with_work(work).with_rounds(1, 1);
-    let failed = failed.with_times(second * 6, second * 4).breaks([Asked::Of(Property::E1)]).quick();
+    let failed = failed.with_ttl(second * 3).with_work(work).with_rounds(3, 1);
+    let failed = failed.with_times(second * 5, second * 2).breaks([Asked::Of(Property::E1)]).quick();
     of("postgres", start_postgres).into_iter().chain(of("mysql", start_mariadb)).chain([failed]).collect()
 }
