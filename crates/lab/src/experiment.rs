@@ -179,9 +179,10 @@ fn lasting(fault: Fault, ttl: Duration) -> Duration {
     }
 }
 
-/// What `Leased` promises.
+/// What `Leased` promises. Not L1: the rests between faults are shorter than the
+/// time in which a waiter has to be served, so that nothing could break it.
 pub(crate) fn leased() -> Vec<Asked> {
-    [Property::E1, Property::E2, Property::R1, Property::L1].map(Asked::Of).to_vec()
+    [Property::E1, Property::E2, Property::R1].map(Asked::Of).to_vec()
 }
 
 /// What a fencing token and a gate promise by themselves; of stale writes only [`stale`] says something.
@@ -202,7 +203,7 @@ pub(crate) fn fenced() -> Vec<Asked> {
 /// A holder is stopped beyond its ttl between its look and its write: what is
 /// behind the gate is safe, and what is guarded by the lock alone is lost.
 pub(crate) fn paused(experiment: Experiment) -> Experiment {
-    let (ttl, work) = (experiment.ttl, Work { hold: (0, 5), rest: 2, think: 60, ..Work::default() });
+    let (ttl, work) = (experiment.ttl, Work { hold: (0, 5), long: 0, rest: 2, think: 60, ..Work::default() });
     let experiment = experiment.holds(stale()).breaks([Asked::OpenUpdates]).with_work(work).with_rounds(6, 3);
     Experiment { aim: &["open", "gated"], ..experiment.with_times(ttl * 5 / 2, ttl / 2) }
 }
@@ -211,7 +212,7 @@ pub(crate) fn paused(experiment: Experiment) -> Experiment {
 pub(crate) fn paused_write_only(experiment: Experiment) -> Experiment {
     let ttl = experiment.ttl;
     let think = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX) / 2;
-    let work = Work { only: Some(Guarded::WriteOnly), hold: (0, 1), rest: 1, think, ..Work::default() };
+    let work = Work { only: Some(Guarded::WriteOnly), hold: (0, 1), long: 0, rest: 1, think, ..Work::default() };
     let experiment = experiment.called("checked at the write only").breaks([Asked::WriteOnlyUpdates]);
     let experiment = experiment.with_work(work).with_rounds(10, 4);
     // It goes on while the next holder is still between its read and its write.

@@ -4,9 +4,13 @@ use crate::process::Failure;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::process::Command;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The beginning of every name that is made here; the process id follows.
 const PREFIX: &str = "flab";
+
+/// How many this process has made, so that no two that live share a name.
+static MADE: AtomicU8 = AtomicU8::new(0);
 
 /// Several hosts (network namespaces) that reach each other and this machine
 /// over a bridge. Needs root and `ip` (Debian package `iproute2`).
@@ -40,7 +44,8 @@ impl Network {
     pub fn of(count: u8) -> Result<Self, Failure> {
         remove_orphans();
         // Interface names have at most 15 bytes.
-        let mark = format!("{PREFIX}{}{}", std::process::id(), fastrand::lowercase());
+        let number = MADE.fetch_add(1, Ordering::Relaxed) % 26;
+        let mark = format!("{PREFIX}{}{}", std::process::id(), (b'a' + number) as char);
         let subnet = [10, fastrand::u8(100..250), fastrand::u8(1..250)];
         let network = Self { mark, subnet, count: count.min(99) };
         let bridge = network.bridge();

@@ -23,6 +23,8 @@ pub(crate) struct Ran {
     pub(crate) events: Vec<Event>,
     /// The level that the deployment gave when it was connected to.
     pub(crate) level: String,
+    /// What it said it is, with its version, and what was attested.
+    pub(crate) server: String,
 }
 
 struct Worker {
@@ -69,10 +71,11 @@ impl Drop for Worker {
 
 struct Run<'a> {
     experiment: &'a Experiment,
+    /// Before the servers, so that they end first.
+    workers: Vec<Worker>,
     deployment: Box<dyn Deployment>,
     store: Store,
     folder: &'a Path,
-    workers: Vec<Worker>,
     started: u32,
     random: fastrand::Rng,
     recorder: Recorder,
@@ -97,7 +100,7 @@ pub(crate) fn run(
         random: fastrand::Rng::with_seed(seed),
         recorder,
     };
-    let level = run.level()?;
+    let (level, server) = run.level()?;
     for _ in 0..experiment.workers {
         run.start_worker()?;
     }
@@ -116,20 +119,22 @@ pub(crate) fn run(
     let mut events = read(files.filter(|path| path.extension().is_some_and(|e| e == "jsonl")))?;
     let at = events.last().map_or(0, |last| last.at + 1);
     events.extend(final_values.into_iter().map(|what| Event { at, worker: 0, hold: 0, what }));
-    Ok(Ran { events, level })
+    Ok(Ran { events, level, server })
 }
 
 impl<'a> Run<'a> {
     /// Connects once, as a program would, to see what is promised.
-    fn level(&mut self) -> Result<String, Failure> {
+    fn level(&mut self) -> Result<(String, String), Failure> {
         let (url, attest) = (self.deployment.url(u32::MAX)?, self.deployment.attest());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let connected = runtime.block_on(async {
             let builder = attest.iter().fold(fencelock::builder(&url), |builder, rule| builder.attest(rule));
             let client = builder.connect().await?;
-            let level = client.guarantees().level();
+            let found = client.guarantees();
             client.close().await;
-            Ok::<_, fencelock::Error>(level.map_or_else(|| "none".to_owned(), |level| level.to_string()))
+            let level = found.level().map_or_else(|| "none".to_owned(), |level| level.to_string());
+            let attested = attest.iter().map(|rule| format!(", {rule} attested"));
+            Ok::<_, fencelock::Error>((level, [found.deployment().to_owned()].into_iter().chain(attested).collect()))
         });
         connected.map_err(|e| Failure::new(format!("{}: {e}", self.experiment.id())))
     }
@@ -183,6 +188,7 @@ impl<'a> Run<'a> {
             _ => self.deployment.hurt(fault, at_worker)?,
         }
         self.rest(self.experiment.lasts);
+        self.all_alive()?;
         match fault {
             Fault::HolderKilled => self.start_worker()?,
             Fault::HolderStoppedShort | Fault::HolderStoppedLong => {
@@ -215,8 +221,20 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// A worker that ended unasked has seen something that no history tells.
+    fn all_alive(&mut self) -> Result<(), Failure> {
+        for worker in &mut self.workers {
+            if let Some(status) = worker.child.try_wait()? {
+                let log = std::fs::read_to_string(worker.history.with_extension("log")).unwrap_or_default();
+                return Err(Failure::new(format!("worker {} ended with {status}: {}", worker.number, log.trim())));
+            }
+        }
+        Ok(())
+    }
+
     /// Ends the workers, and tells what is in the store then.
     fn finish(mut self) -> Result<(&'a Path, Vec<What>), Failure> {
+        self.all_alive()?;
         for worker in &mut self.workers {
             worker.signal(Signal::CONT);
             drop(worker.child.stdin.take());

@@ -1,6 +1,7 @@
 //! What a history says about an experiment, with the counts that give it weight.
 
 use crate::experiment::{Asked, Experiment};
+use crate::runner::Ran;
 use fencelock_testkit::history::check::{Limits, check};
 use fencelock_testkit::history::{Event, Finding, Property, Verdict, What};
 use serde::Serialize;
@@ -49,6 +50,8 @@ pub(crate) struct Row {
     pub(crate) deployment: &'static str,
     /// The level that the deployment gave.
     pub(crate) level: String,
+    /// What it said it is, and what was attested.
+    pub(crate) server: String,
     pub(crate) fault: &'static str,
     pub(crate) variant: &'static str,
     pub(crate) property: &'static str,
@@ -79,7 +82,8 @@ impl Row {
 }
 
 /// Judges a history, promise by promise.
-pub(crate) fn judge(experiment: &Experiment, seed: u64, level: &str, events: &[Event]) -> Vec<Row> {
+pub(crate) fn judge(experiment: &Experiment, seed: u64, ran: &Ran) -> Vec<Row> {
+    let events = ran.events.as_slice();
     let limits = Limits::new(experiment.served_within);
     let hits = hits(experiment, events);
     let operations = events.iter().filter(|event| matches!(event.what, What::Granted { .. })).count() as u64;
@@ -100,7 +104,8 @@ pub(crate) fn judge(experiment: &Experiment, seed: u64, level: &str, events: &[E
         Row {
             engine: experiment.engine,
             deployment: experiment.deployment,
-            level: level.to_owned(),
+            level: ran.level.clone(),
+            server: ran.server.clone(),
             fault: experiment.fault.id(),
             variant: experiment.variant,
             property: asked.id(),

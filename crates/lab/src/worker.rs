@@ -5,12 +5,12 @@ use fencelock::{LockClient, LockGuard, LossReason};
 use fencelock_testkit::history::{GateAnswer, Recorder, ReleaseAnswer, What};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
-use std::io;
+use std::io::{self, Read as _};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 /// All that a worker is told.
@@ -31,8 +31,10 @@ pub(crate) struct Terms {
 pub(crate) struct Work {
     /// How many locks there are; each time one is taken at random.
     pub(crate) locks: u32,
-    /// How long a lock is held at the least and at the most, beyond the updates made under it.
+    /// How long a lock is held at the least and at the most, in ms, beyond the updates made under it.
     pub(crate) hold: (u64, u64),
+    /// Of a hundred holds, how many are kept by the watchdog for two to three ttls instead.
+    pub(crate) long: u8,
     /// How long a worker rests after a hold at most, in ms.
     pub(crate) rest: u64,
     /// How long it waits for the lock.
@@ -61,7 +63,16 @@ pub(crate) enum Guarded {
 impl Default for Work {
     /// One lock, held for some tens of milliseconds, waited for and never cancelled.
     fn default() -> Self {
-        Self { locks: 1, hold: (0, 40), rest: 20, wait: Duration::from_secs(20), cancelled: 5, think: 8, only: None }
+        Self {
+            locks: 1,
+            hold: (0, 40),
+            long: 30,
+            rest: 20,
+            wait: Duration::from_secs(20),
+            cancelled: 5,
+            think: 8,
+            only: None,
+        }
     }
 }
 
@@ -69,20 +80,20 @@ impl Work {
     /// Holds for this long, in ms, while the others ask again and again instead of
     /// waiting to be told: whoever is granted a lock that is held shows at once.
     pub(crate) fn beset(least: u64, most: u64) -> Self {
-        Self { hold: (least, most), wait: Duration::from_millis(100), ..Self::default() }
+        Self { hold: (least, most), long: 0, wait: Duration::from_millis(100), ..Self::default() }
     }
 }
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Lives until its standard input ends.
+/// Lives until its standard input ends, which ends the process at once, or until it cannot go on.
 pub(crate) async fn live(terms: Terms) -> Outcome {
-    let mut input = tokio::io::stdin();
-    let mut nothing = [0; 1];
-    tokio::select! {
-        done = work(&terms) => done,
-        _ = input.read(&mut nothing) => Ok(()),
-    }
+    std::thread::spawn(|| {
+        let mut nothing = [0; 1];
+        while io::stdin().read(&mut nothing).is_ok_and(|read| read > 0) {}
+        std::process::exit(0);
+    });
+    work(&terms).await
 }
 
 async fn work(terms: &Terms) -> Outcome {
@@ -177,14 +188,26 @@ async fn under(
             Guarded::List => update.append(store, u64::from(terms.number) << 32 | u64::from(hold)).await?,
         }
     }
-    tokio::time::sleep(Duration::from_millis(fastrand::u64(terms.work.hold.0..=terms.work.hold.1))).await;
+    let (least, most) = terms.work.hold;
+    let kept = if fastrand::u8(0..100) < terms.work.long {
+        terms.ttl * 2 + terms.ttl / 10 * fastrand::u32(0..10)
+    } else {
+        Duration::from_millis(fastrand::u64(least..=most))
+    };
+    tokio::time::sleep(kept).await;
     if guard.is_held() && terms.work.only.is_none() {
         // Whoever has lost it without knowing finds the gate closed.
         update.count(store, "gated").await?;
     }
     looking.abort();
     listening.abort();
-    let _ = (looking.await, listening.await);
+    for ended in [looking.await, listening.await] {
+        match ended {
+            Ok(written) => written.map(drop)?,
+            Err(cut) if cut.is_cancelled() => {}
+            Err(panicked) => return Err(panicked.into()),
+        }
+    }
     recorder.record(hold, What::Release)?;
     let answer = match guard.release().await {
         Ok(()) => ReleaseAnswer::Freed,
@@ -196,15 +219,15 @@ async fn under(
 }
 
 /// Asks again and again whether it is still held.
-async fn look(monitor: fencelock::LockMonitor, recorder: Arc<Recorder>, hold: u32) -> io::Result<()> {
+async fn look(monitor: fencelock::LockMonitor, recorder: Arc<Recorder>, hold: u32) -> io::Result<u64> {
     loop {
         let asked = recorder.now();
         if monitor.is_held() {
             let deadline = monitor.deadline().map_or(u64::MAX, |deadline| deadline.as_nanos());
             recorder.record(hold, What::Believed { asked, deadline })?;
         } else {
+            // It looks on: a loss is final.
             recorder.record(hold, What::Doubted { asked })?;
-            return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }

@@ -118,7 +118,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
     let second = Duration::from_secs(1);
     let one = |fault| Experiment::new("zookeeper", "one server", fault, start_one).with_ttl(second * 2);
     let three = |fault| Experiment::new("zookeeper", "three servers", fault, start_three).with_ttl(second * 3);
-    let work = Work { hold: (2_000, 8_000), ..Work::default() };
+    let work = Work { hold: (8_000, 10_000), long: 0, ..Work::default() };
     let apart = |deployment, start, ttl: Duration| {
         let cut = Experiment::new("zookeeper", deployment, Fault::FollowerCut, start).with_ttl(ttl);
         cut.with_work(work).with_times(second * 16, second * 10).with_served_within(second * 40).with_rounds(3, 2)
@@ -134,11 +134,10 @@ pub(super) fn experiments() -> Vec<Experiment> {
         one(Fault::ServersStopped).holds(fenced()),
         one(Fault::ServerRestarted).holds(fenced()),
         three(Fault::LeaderKilled).holds(fenced()).with_rounds(3, 2).with_served_within(second * 20).quick(),
-        apart("three hosts, session 15 s", start_long, second * 5).holds(fenced()),
+        apart("three hosts, session 15 s", start_long, second * 5)
+            .with_work(Work { hold: (18_000, 20_000), ..work })
+            .holds(fenced()),
         // Held long enough for the session to end behind the holder's back.
-        apart("three hosts, session 4 s", start_short, second * 4)
-            .with_work(Work { hold: (8_000, 10_000), ..work })
-            .holds(gated())
-            .breaks([Asked::Of(Property::E1)]),
+        apart("three hosts, session 4 s", start_short, second * 4).holds(gated()).breaks([Asked::Of(Property::E1)]),
     ]
 }

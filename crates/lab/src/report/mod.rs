@@ -23,8 +23,15 @@ pub(crate) struct Report {
 pub(crate) fn tell(rows: &[Row]) {
     let Some(first) = rows.first() else { return };
     println!(
-        "{} · {} · {} · {} {} · hit {} times, {} locks granted",
-        first.engine, first.deployment, first.level, first.fault, first.variant, first.hits, first.operations
+        "{} · {} · {} ({}) · {} {} · hit {} times, {} locks granted",
+        first.engine,
+        first.deployment,
+        first.level,
+        first.server,
+        first.fault,
+        first.variant,
+        first.hits,
+        first.operations
     );
     for row in rows.iter().filter(|row| row.asked > 0 || row.expected != Expected::Nothing) {
         let mark = if row.is_as_expected() { ' ' } else { '!' };

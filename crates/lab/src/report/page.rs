@@ -76,11 +76,12 @@ fn experiment(html: &mut String, at: usize, report: &Report) {
     let (hits, operations, seed) = report.rows.first().map_or((0, 0, 0), |row| (row.hits, row.operations, row.seed));
     let _ = write!(
         html,
-        "<h2 id=\"e{at}\">{}</h2><p>Seed {seed}, ttl {:?}, {} workers, {} rounds; the fault hit {hits} times, \
+        "<h2 id=\"e{at}\">{}</h2><p>{}. Seed {seed}, ttl {:?}, {} workers, {} rounds; the fault hit {hits} times, \
          {operations} locks were granted. Again: <code>cargo run -p fencelock-lab -- run --engine {} --deployment \
          '{}' --fault {} --seed {seed}</code></p><div class=\"wide\"><table><tr><th>promise</th><th>expected</th>\
          <th>verdict</th><th>asked</th><th>broken</th><th>witness</th></tr>",
         escape(&experiment.id()),
+        escape(report.rows.first().map_or("", |row| &row.server)),
         experiment.ttl,
         experiment.workers,
         experiment.rounds,
