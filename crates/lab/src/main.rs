@@ -182,12 +182,20 @@ fn try_one(run: &Run, experiment: &Experiment, seed: u64, share: Option<Duration
     let first = seed;
     for seed in first.. {
         let folder = folder(run, experiment, seed)?;
-        let ran = runner::run(experiment, seed, share, folder.path())?;
+        let last = seed >= first + TRIES - 1 || runner::ENDED.load(Ordering::Relaxed);
+        let ran = match runner::run(experiment, seed, share, folder.path()) {
+            Ok(ran) => ran,
+            // A worker that ended has seen something; servers that did not come up may the next time.
+            Err(e) if last || e.to_string().starts_with("worker ") => return Err(e),
+            Err(e) => {
+                eprintln!("{}: {e}; again with seed {}", experiment.id(), seed + 1);
+                continue;
+            }
+        };
         let rows = verdict::judge(experiment, seed, &ran);
         let broken =
             rows.iter().any(|row| row.expected == verdict::Expected::Holds && row.verdict == verdict::Came::Broken);
         let done = rows.iter().all(verdict::Row::is_as_expected);
-        let last = seed >= first + TRIES - 1 || runner::ENDED.load(Ordering::Relaxed);
         if broken || done || last {
             return Ok(Report { experiment: experiment.clone(), rows, events: ran.events });
         }

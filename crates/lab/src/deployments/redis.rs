@@ -1,7 +1,7 @@
 //! One Redis, with and without durability.
 
 use super::ways::Ways;
-use crate::experiment::{Asked, Deployment, Experiment, fenced, gated, paused, paused_write_only, stale};
+use crate::experiment::{Asked, Deployment, Experiment, fenced, gated, paused, paused_write_only};
 use crate::fault::Fault;
 use crate::worker::Work;
 use fencelock_lab::{Failure, Redis, RedisNodes};
@@ -120,7 +120,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
         forgetful(Fault::ServerRestarted).breaks(twice).with_rounds(4, 2).quick(),
         forgetful(Fault::Flushed).breaks(twice),
         forgetful(Fault::Evicted).breaks(twice),
-        clocked(Fault::ClockForward).holds(stale()).breaks(twice).with_rounds(4, 2).quick(),
+        clocked(Fault::ClockForward).breaks(twice).with_rounds(4, 2).quick(),
         clocked(Fault::ClockBack).holds(fenced()),
         clocked(Fault::ClockFast),
     ]

@@ -1,6 +1,6 @@
 //! Redlock: five independent nodes, durable, or on clocks that can be set.
 
-use crate::experiment::{Asked, Deployment, Experiment, fenced, gated, paused, stale};
+use crate::experiment::{Asked, Deployment, Experiment, fenced, gated, paused};
 use crate::fault::Fault;
 use crate::worker::Work;
 use fencelock::EngineUrl;
@@ -113,7 +113,6 @@ pub(super) fn experiments() -> Vec<Experiment> {
         clocked(Fault::ClockForward)
             .with_work(Work::beset(200, 600))
             .holds(gated())
-            .holds(stale())
             .breaks([Asked::Of(Property::E1)])
             .with_rounds(4, 2)
             .quick(),
