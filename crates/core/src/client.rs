@@ -10,8 +10,9 @@ use crate::schedule::{Schedule, tick};
 use crate::seat::Scopes;
 use crate::validity::Drift;
 use crate::{
-    AcquireOptions, Admin, Advice, Capability, Clock, DistributedLock, Error, ErrorKind, Guarantees, HolderInfo,
-    Liveness, LockGuard, LockName, NamedLock, OnDegraded, ReentrantScope, Requirements, Result, SeveralLocks,
+    AcquireOptions, Admin, Advice, Capability, Clock, DistributedLock, Error, ErrorKind, FencingToken, Guarantees,
+    HolderInfo, Liveness, LockGuard, LockName, NamedLock, OnDegraded, ReentrantScope, Requirements, Result,
+    SeveralLocks,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -179,6 +180,23 @@ impl LockClient {
     pub async fn force_release(&self, name: &str) -> Result<bool> {
         let name = LockName::new(name)?;
         self.run("force_release", move |engine| async move { admin(&*engine)?.force_release(&name).await }).await
+    }
+
+    /// Frees `name` if it is held under `token`, as [`inspect`](Self::inspect) showed it; false, and
+    /// nothing is changed, if it is not any more. For operators, who decide on the hold they have
+    /// looked at: the next one keeps the lock. Otherwise as [`force_release`](Self::force_release).
+    ///
+    /// # Errors
+    /// `Unsupported` if the engine cannot; `Unavailable` if no answer came.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may or may not free the lock from that hold, and from no other.
+    pub async fn force_release_if(&self, name: &str, token: FencingToken) -> Result<bool> {
+        let name = LockName::new(name)?;
+        let work = move |engine: Arc<dyn DistributedLock>| async move {
+            admin(&*engine)?.force_release_if(&name, token).await
+        };
+        self.run("force_release_if", work).await
     }
 
     async fn run<T, W, F>(&self, operation: &'static str, work: W) -> Result<T>

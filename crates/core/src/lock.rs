@@ -11,7 +11,9 @@
 //! claim's id, the wait limit, undo on every exit path, the local deadline,
 //! drop, loss, spans.
 
-use crate::{Claim, ClaimId, FencingToken, Guarantees, LockName, LossReason, Moment, Result, Validity};
+use crate::{
+    Claim, Error, ErrorKind, FencingToken, Guarantees, HolderInfo, LockName, LossReason, Moment, Result, Validity,
+};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -142,6 +144,20 @@ pub trait Admin: Send + Sync {
     /// # Errors
     /// `Unavailable` when no answer came.
     async fn force_release(&self, name: &LockName) -> Result<bool>;
+
+    /// Frees the lock as [`force_release`](Self::force_release) does, if it is held
+    /// under `token`; false, and nothing is changed, if it is not: nobody holds it, or
+    /// another hold has begun since `token` was seen.
+    ///
+    /// The server compares, in the step that frees: an operator who decided on one
+    /// hold never takes the lock from the next. The default cannot, and says so.
+    ///
+    /// # Errors
+    /// `Unavailable` when no answer came; `Unsupported` where the engine cannot compare.
+    async fn force_release_if(&self, name: &LockName, token: FencingToken) -> Result<bool> {
+        let message = format!("this engine cannot free a lock on condition that its token is {token}");
+        Err(Error::new(ErrorKind::Unsupported, message).with_name(name))
+    }
 }
 
 /// What one try came to.
@@ -215,69 +231,6 @@ impl fmt::Debug for Grant {
             .field("ttl", &self.ttl)
             .field("token", &self.token)
             .finish_non_exhaustive()
-    }
-}
-
-/// Who holds a lock, as the server tells it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HolderInfo {
-    /// Who said it would hold.
-    pub holder: Arc<str>,
-    /// The holder's note.
-    pub note: Option<Arc<str>>,
-    /// The hold's token.
-    pub token: FencingToken,
-    /// How long the server will still keep it unless it is renewed, where there is such a time.
-    pub remaining: Option<Duration>,
-    /// How long it has been held, where the server knows.
-    pub held_for: Option<Duration>,
-    /// The hold's claim id, as traces show it, where the server knows.
-    pub claim: Option<ClaimId>,
-    /// How many wait for the lock, where the server knows: engines that have a queue there do.
-    pub waiters: Option<u64>,
-}
-
-impl HolderInfo {
-    /// A holder with a token; the rest unknown.
-    #[must_use]
-    pub fn new(holder: impl Into<Arc<str>>, token: FencingToken) -> Self {
-        Self { holder: holder.into(), note: None, token, remaining: None, held_for: None, claim: None, waiters: None }
-    }
-
-    /// The holder's note.
-    #[must_use]
-    pub fn with_note(mut self, note: Option<Arc<str>>) -> Self {
-        self.note = note;
-        self
-    }
-
-    /// How long the server will still keep it.
-    #[must_use]
-    pub fn with_remaining(mut self, remaining: Duration) -> Self {
-        self.remaining = Some(remaining);
-        self
-    }
-
-    /// How many wait for the lock.
-    #[must_use]
-    pub fn with_waiters(mut self, waiters: u64) -> Self {
-        self.waiters = Some(waiters);
-        self
-    }
-
-    /// The hold's claim id.
-    #[must_use]
-    pub fn with_claim(mut self, id: ClaimId) -> Self {
-        self.claim = Some(id);
-        self
-    }
-
-    /// How long it has been held.
-    #[must_use]
-    pub fn with_held_for(mut self, held_for: Duration) -> Self {
-        self.held_for = Some(held_for);
-        self
     }
 }
 

@@ -5,8 +5,8 @@ use super::lease::MemoryLease;
 use super::server::{Failure, MemoryServer};
 use super::table::{Answer, Table};
 use crate::{
-    Admin, Attempt, Capability, Claim, DistributedLock, Error, ErrorKind, Grant, Guarantees, HolderInfo, Level,
-    Liveness, LockName, Moment, Obstacle, Result, Rule, Scope,
+    Admin, Attempt, Capability, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Guarantees, HolderInfo,
+    Level, Liveness, LockName, Moment, Obstacle, Result, Rule, Scope,
 };
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -160,6 +160,11 @@ impl Admin for MemoryLock {
 
     async fn force_release(&self, name: &LockName) -> Result<bool> {
         let name = name.clone();
-        Ok(self.call(Operation::Inspect, move |table, now| table.force(&name, now)).await?)
+        Ok(self.call(Operation::Inspect, move |table, now| table.force(&name, None, now)).await?)
+    }
+
+    async fn force_release_if(&self, name: &LockName, token: FencingToken) -> Result<bool> {
+        let name = name.clone();
+        Ok(self.call(Operation::Inspect, move |table, now| table.force(&name, Some(token), now)).await?)
     }
 }

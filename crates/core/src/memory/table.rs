@@ -1,7 +1,7 @@
 //! The locks themselves: who holds, who waits, decided by the server's clock.
 
 use super::voids::Voids;
-use crate::{Claim, ClaimId, FencingToken, HolderInfo, LockName, Moment};
+use crate::{Claim, ClaimId, FencingToken, HolderInfo, LockName, Moment, Waiter};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +51,7 @@ struct Held {
 #[derive(Debug)]
 struct Waiting {
     claim: Claim,
+    since: Moment,
     heard: Moment,
     wake: Arc<Notify>,
 }
@@ -74,7 +75,7 @@ impl Table {
                     Some(waiting) => waiting.heard = now,
                     None => {
                         let (claim, wake) = (claim.detached(), Arc::clone(wake));
-                        entry.queue.push_back(Waiting { claim, heard: now, wake });
+                        entry.queue.push_back(Waiting { claim, since: now, heard: now, wake });
                     }
                 }
             }
@@ -165,8 +166,13 @@ impl Table {
 
     /// Ends the hold of `name` as an operator does: the holder has to hear of it
     /// first, so that the lock stays closed for the lock delay it asked for.
-    pub(super) fn force(&mut self, name: &LockName, now: Moment) -> bool {
+    /// With `only`, nothing but the hold that has this token.
+    pub(super) fn force(&mut self, name: &LockName, only: Option<FencingToken>, now: Moment) -> bool {
         self.settle(name, now);
+        let token = self.locks.get(name).and_then(|entry| entry.held.as_ref()).map(|held| held.token);
+        if only.is_some_and(|only| token != Some(only)) {
+            return false;
+        }
         if let Some(entry) = self.locks.get_mut(name)
             && let Some(held) = &entry.held
             && !held.claim.lock_delay().is_zero()
@@ -187,8 +193,11 @@ impl Table {
     pub(super) fn inspect(&mut self, name: &LockName, now: Moment) -> Option<HolderInfo> {
         self.settle(name, now);
         let entry = self.locks.get(name)?;
-        let waiters = entry.queue.iter().filter(|waiting| now.since(waiting.heard) < WAITER_LEASE).count();
-        entry.held.as_ref().map(|held| info(held, now).with_waiters(waiters.try_into().unwrap_or(u64::MAX)))
+        let waiting = entry.queue.iter().filter(|waiting| now.since(waiting.heard) < WAITER_LEASE);
+        entry
+            .held
+            .as_ref()
+            .map(|held| info(held, now).with_waiting(waiting.map(|waiting| waiter(waiting, now)).collect()))
     }
 
     pub(super) fn list(&mut self, prefix: &str, now: Moment) -> Vec<(LockName, HolderInfo)> {
@@ -234,4 +243,11 @@ fn info(held: &Held, now: Moment) -> HolderInfo {
         .with_remaining(held.expires.since(now))
         .with_held_for(now.since(held.since))
         .with_claim(held.claim.id())
+}
+
+fn waiter(waiting: &Waiting, now: Moment) -> Waiter {
+    Waiter::new(Arc::clone(waiting.claim.holder()))
+        .with_note(waiting.claim.note().cloned())
+        .with_waited_for(now.since(waiting.since))
+        .with_claim(waiting.claim.id())
 }
