@@ -79,7 +79,7 @@ pub struct Verdict {
     pub asked: u64,
     /// How often it is broken.
     pub broken: u64,
-    /// The first places, by time, up to [`Verdict::KEPT`]; the one with the shortest span is first.
+    /// The places with the shortest spans of all, shortest first, up to [`Verdict::KEPT`].
     pub findings: Vec<Finding>,
 }
 
@@ -91,16 +91,14 @@ impl Verdict {
         Self { property, asked: 0, broken: 0, findings: Vec::new() }
     }
 
-    pub(super) fn found(&mut self, finding: impl FnOnce() -> Finding) {
+    /// A place that spans `span`; it is put into words only if it is among the shortest so far.
+    pub(super) fn found(&mut self, span: (u64, u64), finding: impl FnOnce() -> Finding) {
         self.broken += 1;
-        if self.findings.len() < Self::KEPT {
-            self.findings.push(finding());
+        let at = self.findings.partition_point(|kept| length(kept.span) <= length(span));
+        if at < Self::KEPT {
+            self.findings.insert(at, finding());
+            self.findings.truncate(Self::KEPT);
         }
-    }
-
-    pub(super) fn shortest_first(mut self) -> Self {
-        self.findings.sort_by_key(|found| found.span.1.saturating_sub(found.span.0));
-        self
     }
 
     /// Asked at least once, and never broken.
@@ -114,6 +112,11 @@ impl Verdict {
     pub fn is_broken(&self) -> bool {
         self.broken > 0
     }
+}
+
+/// What has no span of its own shows least.
+fn length((from, to): (u64, u64)) -> u64 {
+    if (from, to) == (0, 0) { u64::MAX } else { to.saturating_sub(from) }
 }
 
 /// What a history says about every promise.
@@ -152,5 +155,28 @@ impl fmt::Display for Verdicts {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shortest_of_all_are_kept() {
+        let mut verdict = Verdict::new(Property::E1);
+        let lengths = (0..200_u64).map(|at| 1 + at * 77 % 199);
+        for (at, long) in lengths.clone().enumerate() {
+            let from = at as u64 * 1_000;
+            let (subject, message) = (String::new(), String::new());
+            let span = (from, from + long);
+            verdict.found(span, || Finding { subject, message, holds: Vec::new(), span });
+        }
+        verdict.found((0, 0), || unreachable!("it shows less than all that are kept"));
+        let mut all: Vec<_> = lengths.collect();
+        all.sort_unstable();
+        let kept: Vec<_> = verdict.findings.iter().map(|found| found.span.1 - found.span.0).collect();
+        assert_eq!(kept, all[..Verdict::KEPT]);
+        assert_eq!(verdict.broken, 201);
     }
 }

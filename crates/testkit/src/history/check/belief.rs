@@ -9,15 +9,16 @@ pub(super) fn judge(lock: &LockHistory, verdict: &mut Verdict) {
     for hold in &lock.holds {
         verdict.asked += u64::from(hold.believed.is_some() || hold.doubted.is_some());
         if let (Some(at), known) = (hold.revived, hold.doubted.unwrap_or_default()) {
-            verdict.found(|| finding("held again after it was lost".to_owned(), vec![hold.id], (known, at)));
+            verdict
+                .found((known, at), || finding("held again after it was lost".to_owned(), vec![hold.id], (known, at)));
         }
         if let Some(at) = hold.overran {
-            verdict.found(|| finding("believed after its deadline".to_owned(), vec![hold.id], (at, at)));
+            verdict.found((at, at), || finding("believed after its deadline".to_owned(), vec![hold.id], (at, at)));
         }
     }
     for (believer, end, next, granted) in outlived(lock) {
         let message = format!("believed {} us after the next was granted", end.saturating_sub(granted) / 1_000);
-        verdict.found(|| finding(message, vec![believer, next], (granted, end)));
+        verdict.found((granted, end), || finding(message, vec![believer, next], (granted, end)));
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) fn judge(lock: &LockHistory, verdict: &mut Verdict) {
         if let Some((end, other)) = latest
             && from < end
         {
-            verdict.found(|| Finding {
+            verdict.found((from, end.min(to)), || Finding {
                 subject: lock.lock.to_string(),
                 message: format!("two must hold it at once for {} us", end.min(to).saturating_sub(from) / 1_000),
                 holds: vec![other, id],

@@ -89,7 +89,7 @@ pub(super) fn judge_stale(resource: &Resource, verdict: &mut Verdict) {
         // What came from the newest itself could not have been stale.
         verdict.asked += u64::from(newest > step.token);
         if let Some(at) = step.accepted().filter(|_| newest > step.token) {
-            verdict.found(|| Finding {
+            verdict.found((step.called, at), || Finding {
                 subject: resource.name.to_string(),
                 message: format!("accepted from token {} after {newest} had entered", step.token),
                 holds: vec![id, step.id],
@@ -106,7 +106,7 @@ pub(super) fn judge_lost(resource: &Resource, verdict: &mut Verdict) {
     let mut tell = |message: String, step: Option<&Step>| {
         let holds = step.map(|step| step.id).into_iter().collect();
         let span = step.map_or((0, 0), |step| (step.called, step.answered.unwrap_or(step.called)));
-        verdict.found(|| Finding { subject: resource.name.to_string(), message, holds, span });
+        verdict.found(span, || Finding { subject: resource.name.to_string(), message, holds, span });
     };
     if let Some(list) = &resource.list {
         judge_list(list, &writes, &mut tell);

@@ -16,7 +16,7 @@ pub(super) fn judge(lock: &LockHistory, limits: Limits, verdict: &mut Verdict) {
         if let Some((later, id)) = came.until(hold.called)
             && later > granted
         {
-            verdict.found(|| Finding {
+            verdict.found((hold.called, later), || Finding {
                 subject: lock.lock.to_string(),
                 message: "served before one who came earlier".to_owned(),
                 holds: vec![id, hold.id],

@@ -23,19 +23,29 @@ pub struct Limits {
     /// Two waiters are in order if the second asked at least this long after the
     /// first, by which time the first surely had its place.
     pub queued_apart: Duration,
+    /// A worker that came to nothing and asks again in less than this has been
+    /// waiting all the while; zero unless set, so that each acquire is for itself.
+    pub asks_again_within: Duration,
 }
 
 impl Limits {
     /// Served within `served_within`; in order if they asked 50 ms apart.
     #[must_use]
     pub const fn new(served_within: Duration) -> Self {
-        Self { served_within, queued_apart: Duration::from_millis(50) }
+        Self { served_within, queued_apart: Duration::from_millis(50), asks_again_within: Duration::ZERO }
     }
 
     /// Two waiters are in order if they asked this far apart.
     #[must_use]
     pub const fn with_queued_apart(mut self, queued_apart: Duration) -> Self {
         self.queued_apart = queued_apart;
+        self
+    }
+
+    /// A worker that asks again in less than this has been waiting all the while.
+    #[must_use]
+    pub const fn with_asks_again_within(mut self, asks_again_within: Duration) -> Self {
+        self.asks_again_within = asks_again_within;
         self
     }
 }
@@ -47,7 +57,7 @@ impl Limits {
 #[must_use]
 pub fn check(events: &[Event], limits: Limits) -> Verdicts {
     let locks = by_lock(events);
-    let quiet = live::quiet_spans(events);
+    let (quiet, healed) = (live::quiet_spans(events), live::healed_spans(events));
     let mut all: Vec<_> = Property::ALL.into_iter().map(Verdict::new).collect();
     let mut on = |property: Property, judge: &mut dyn FnMut(&mut Verdict)| {
         if let Some(verdict) = all.iter_mut().find(|verdict| verdict.property == property) {
@@ -60,7 +70,7 @@ pub fn check(events: &[Event], limits: Limits) -> Verdicts {
         on(Property::K1, &mut |verdict| tokens::judge_unique(lock, verdict));
         on(Property::K2, &mut |verdict| tokens::judge_growing(lock, verdict));
         on(Property::R1, &mut |verdict| release::judge(lock, &quiet, verdict));
-        on(Property::L1, &mut |verdict| live::judge(lock, &quiet, limits, verdict));
+        on(Property::L1, &mut |verdict| live::judge(lock, &quiet, &healed, limits, verdict));
         on(Property::Fifo, &mut |verdict| fifo::judge(lock, limits, verdict));
     }
     let resources = fenced::by_resource(events, &locks);
@@ -68,5 +78,5 @@ pub fn check(events: &[Event], limits: Limits) -> Verdicts {
         on(Property::G1, &mut |verdict| fenced::judge_stale(resource, verdict));
         on(Property::G2, &mut |verdict| fenced::judge_lost(resource, verdict));
     }
-    Verdicts { all: all.into_iter().map(Verdict::shortest_first).collect() }
+    Verdicts { all }
 }

@@ -19,7 +19,7 @@ pub(super) fn judge(lock: &LockHistory, quiet: &[(u64, u64)], verdict: &mut Verd
             && let Some((asked, next)) = grants.before(called)
             && asked > granted
         {
-            verdict.found(|| Finding {
+            verdict.found((called, freed), || Finding {
                 subject: lock.lock.to_string(),
                 message: "freed by one who had lost it to the next".to_owned(),
                 holds: vec![hold.id, next],
@@ -31,7 +31,7 @@ pub(super) fn judge(lock: &LockHistory, quiet: &[(u64, u64)], verdict: &mut Verd
         {
             let from = forced.partition_point(|at| *at < granted);
             if forced.get(from).is_none_or(|at| *at > told) {
-                verdict.found(|| Finding {
+                verdict.found((granted, told), || Finding {
                     subject: lock.lock.to_string(),
                     message: "revoked, and neither forced nor broken".to_owned(),
                     holds: vec![hold.id],

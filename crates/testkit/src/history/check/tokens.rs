@@ -12,7 +12,7 @@ pub(super) fn judge_unique(lock: &LockHistory, verdict: &mut Verdict) {
     for pair in granted.windows(2) {
         let [(token, first, a), (same, second, b)] = pair else { continue };
         if token == same {
-            verdict.found(|| Finding {
+            verdict.found((*first, *second), || Finding {
                 subject: lock.lock.to_string(),
                 message: format!("token {token} was given twice"),
                 holds: vec![*a, *b],
@@ -33,7 +33,7 @@ pub(super) fn judge_growing(lock: &LockHistory, verdict: &mut Verdict) {
         if let Some((larger, (id, before))) = earlier.before(asked)
             && larger > token
         {
-            verdict.found(|| Finding {
+            verdict.found((before, at), || Finding {
                 subject: lock.lock.to_string(),
                 message: format!("token {token} came after {larger}"),
                 holds: vec![id, hold.id],
