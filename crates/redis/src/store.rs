@@ -83,7 +83,7 @@ impl Store {
                 keys.slot(),
                 &self.scripts.acquire,
                 &[keys.lock(), keys.fence(), keys.void(&id)],
-                &[&id, &ttl, &**claim.holder(), note, &base, &delay, &spent],
+                &[id.as_str(), &ttl, claim.holder(), note, &base, &delay, &spent],
                 self.config.wait_replicas,
                 self.deadline(),
             )
