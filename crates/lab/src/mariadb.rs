@@ -49,13 +49,30 @@ impl MariaDb {
     /// # Errors
     /// If it does not come up.
     pub fn start_with_tls(certificates: &Certificates) -> Result<Self, Failure> {
+        Self::start_secure(certificates, "")
+    }
+
+    /// The same, where who connects through TCP has to show a certificate by the same authority.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start_with_client_tls(certificates: &Certificates) -> Result<Self, Failure> {
+        Self::start_secure(certificates, "ALTER USER root@127.0.0.1 REQUIRE X509;\n")
+    }
+
+    /// `first` is what the server does when it has started.
+    fn start_secure(certificates: &Certificates, first: &str) -> Result<Self, Failure> {
         let settings = ["--innodb-flush-method=nosync", "--require-secure-transport=ON"];
         Self::start_on(settings, |user, folder| {
-            for file in ["server.crt", "server.key"] {
+            let init = certificates.path("init.sql");
+            std::fs::write(&init, first)?;
+            user.give(&init, &folder.join("init.sql"))?;
+            let mut more = vec![format!("--init-file={}", folder.join("init.sql").display())];
+            for (setting, file) in [("cert", "server.crt"), ("key", "server.key"), ("ca", "ca.pem")] {
                 user.give(&certificates.path(file), &folder.join(file))?;
+                more.push(format!("--ssl-{setting}={}", folder.join(file).display()));
             }
-            let path = |file| folder.join(file).display().to_string();
-            Ok(vec![format!("--ssl-cert={}", path("server.crt")), format!("--ssl-key={}", path("server.key"))])
+            Ok(more)
         })
     }
 

@@ -51,13 +51,26 @@ impl Postgres {
     /// # Errors
     /// If it does not come up.
     pub fn start_with_tls(certificates: &Certificates) -> Result<Self, Failure> {
-        let settings = ["fsync=off", "ssl=on", "ssl_cert_file=../server.crt", "ssl_key_file=../server.key"];
-        Self::start_on(settings, |programs, user, folder| {
+        Self::start_secure(certificates, "trust")
+    }
+
+    /// The same, where who connects has to show the certificate of `client`, which is for the user `test`.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start_with_client_tls(certificates: &Certificates) -> Result<Self, Failure> {
+        Self::start_secure(certificates, "cert map=lab")
+    }
+
+    fn start_secure(certificates: &Certificates, method: &str) -> Result<Self, Failure> {
+        let files = ["ssl_cert_file=../server.crt", "ssl_key_file=../server.key", "ssl_ca_file=../ca.pem"];
+        Self::start_on(["fsync=off", "ssl=on"].into_iter().chain(files), |programs, user, folder| {
             let data = fresh(programs, user, folder)?;
-            for file in ["server.crt", "server.key"] {
+            for file in ["server.crt", "server.key", "ca.pem"] {
                 user.give(&certificates.path(file), &folder.join(file))?;
             }
-            std::fs::write(data.join("pg_hba.conf"), "hostssl all all 127.0.0.1/32 trust\n")?;
+            std::fs::write(data.join("pg_hba.conf"), format!("hostssl all all 127.0.0.1/32 {method}\n"))?;
+            std::fs::write(data.join("pg_ident.conf"), "lab client test\n")?;
             Ok(data)
         })
     }

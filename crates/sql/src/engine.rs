@@ -4,8 +4,8 @@ use crate::lease::SqlLease;
 use crate::table::{LockTable, Outcome, check_idle};
 use async_trait::async_trait;
 use fencelock_core::{
-    Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, Grant, Guarantees, HolderInfo, LockName, Obstacle,
-    Polling, Result, Tries,
+    Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Guarantees, HolderInfo, LockName,
+    Obstacle, Polling, Result, Tries,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -226,7 +226,15 @@ impl Admin for SqlLock {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<bool> {
-        self.table.force_release(name).await
+        self.table.force_release(name, (i64::MIN, i64::MAX)).await
+    }
+
+    async fn force_release_if(&self, name: &LockName, token: FencingToken) -> Result<bool> {
+        match i64::try_from(token.get()) {
+            Ok(token) => self.table.force_release(name, (token, token)).await,
+            // No row has such a one.
+            Err(_) => Ok(false),
+        }
     }
 }
 

@@ -70,6 +70,15 @@ impl Failure {
         self
     }
 
+    /// Whom the server turned away is told in its own words why, which hold no secret.
+    pub(crate) fn in_words_of(mut self, cause: &sqlx::Error) -> Self {
+        if let (ErrorKind::Denied, Some(words)) = (self.error.kind(), cause.as_database_error()) {
+            let message = format!("{}: {}", self.error.message(), words.message());
+            self.error = Error::new(ErrorKind::Denied, message);
+        }
+        self
+    }
+
     pub(crate) fn at(mut self, engine: &'static str, operation: &'static str) -> Self {
         self.error = self.error.with_engine(engine).with_operation(operation);
         self
@@ -79,14 +88,23 @@ impl Failure {
     pub(crate) fn of_client(cause: &sqlx::Error) -> Self {
         match cause {
             // What rustls objects to comes as bad data, and says what is wrong with whose certificate.
+            sqlx::Error::Io(e) if e.kind() == std::io::ErrorKind::InvalidData && is_turned_away(e) => {
+                Self::new(ErrorKind::Denied, format!("the server does not let us in by TLS: {e}")).not_done().reopen()
+            }
             sqlx::Error::Io(e) if e.kind() == std::io::ErrorKind::InvalidData => {
                 Self::new(ErrorKind::Unavailable, format!("no TLS with this server: {e}")).not_done().reopen()
             }
             sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => {
                 Self::new(ErrorKind::Unavailable, "the connection is gone").reopen().because(Cause::Broken)
             }
-            sqlx::Error::Tls(e) => {
+            sqlx::Error::Tls(e) if e.to_string().contains("does not support") => {
                 Self::new(ErrorKind::Unavailable, format!("no TLS with this server: {e}")).not_done().reopen()
+            }
+            // What the server objects to comes as bad data; this is before anything is sent.
+            sqlx::Error::Tls(e) => {
+                Self::new(ErrorKind::InvalidConfig, format!("a certificate or key cannot be used: {e}"))
+                    .not_done()
+                    .reopen()
             }
             sqlx::Error::Configuration(_) => {
                 Self::new(ErrorKind::InvalidConfig, "the client library refused the settings").reopen()
@@ -99,5 +117,50 @@ impl Failure {
             }
             _ => Self::new(ErrorKind::Engine, "the client library failed").reopen(),
         }
+    }
+}
+
+/// Whether the server ended the handshake over who we are, or did not say.
+///
+/// Alerts: <https://www.rfc-editor.org/rfc/rfc8446#section-6.2>, as rustls names them.
+fn is_turned_away(e: &std::io::Error) -> bool {
+    const ALERTS: [&str; 11] = [
+        "HandshakeFailure",
+        "NoCertificate",
+        "BadCertificate",
+        "UnsupportedCertificate",
+        "CertificateRevoked",
+        "CertificateExpired",
+        "CertificateUnknown",
+        "UnknownCA",
+        "AccessDenied",
+        "DecryptError",
+        "CertificateRequired",
+    ];
+    let text = e.to_string();
+    text.split_once("received fatal alert: ").is_some_and(|(_, alert)| ALERTS.contains(&alert.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn who_is_turned_away_is_denied_and_who_turns_away_is_not() {
+        for (said, kind) in [
+            ("received fatal alert: UnknownCA", ErrorKind::Denied),
+            ("received fatal alert: CertificateRequired", ErrorKind::Denied),
+            ("received fatal alert: InternalError", ErrorKind::Unavailable),
+            ("invalid peer certificate: UnknownIssuer", ErrorKind::Unavailable),
+        ] {
+            let failure = Failure::of_client(&sqlx::Error::Io(io::Error::new(io::ErrorKind::InvalidData, said)));
+            assert_eq!(failure.error.kind(), kind, "{said}");
+            assert!(failure.reopen && failure.not_done, "{said}");
+        }
+        let plain = sqlx::Error::Tls("server does not support TLS".into());
+        assert_eq!(Failure::of_client(&plain).error.kind(), ErrorKind::Unavailable);
+        let key = sqlx::Error::Tls("keys may not be consistent: KeyMismatch".into());
+        assert_eq!(Failure::of_client(&key).error.kind(), ErrorKind::InvalidConfig);
     }
 }

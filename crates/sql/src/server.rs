@@ -1,7 +1,7 @@
 //! What the settings of PostgreSQL and of MySQL have in common.
 
 use fencelock_core::{EngineUrl, Error, ErrorKind, Result, Secret, Settings};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const TLS: [&str; 4] = ["disable", "require", "verify-ca", "verify-full"];
@@ -34,6 +34,8 @@ pub(crate) struct Server {
     pub(crate) database: String,
     pub(crate) tls: Tls,
     pub(crate) authority: Option<PathBuf>,
+    /// A certificate of ours, and its key.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
     pub(crate) request_timeout: Duration,
     pub(crate) connections: usize,
     pub(crate) table: String,
@@ -53,6 +55,7 @@ impl Server {
             database,
             tls: Tls::Disable,
             authority: None,
+            identity: None,
             request_timeout: Duration::from_secs(2),
             connections: 4,
             table: "fencelock_locks".to_owned(),
@@ -86,6 +89,11 @@ impl Server {
             _ => Tls::Disable,
         };
         server.authority = settings.text("sslrootcert").map(PathBuf::from);
+        server.identity = match (settings.text("sslcert"), settings.text("sslkey")) {
+            (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
+            (None, None) => None,
+            _ => return Err(invalid("`sslcert` and `sslkey` go together")),
+        };
         if let Some(limit) = settings.duration("request_timeout")? {
             server.request_timeout = limit;
         }
@@ -125,24 +133,44 @@ impl Server {
         if self.authority.is_some() && !matches!(self.tls, Tls::VerifyCa | Tls::VerifyFull) {
             return Err(invalid("`sslrootcert` is heeded with `sslmode=verify-ca` and `verify-full` alone"));
         }
+        if self.identity.is_some() && self.tls == Tls::Disable {
+            return Err(invalid("`sslcert` and `sslkey` are shown to a server by TLS alone: set `sslmode`"));
+        }
         check_table(&self.table)
     }
 
     /// The same, and what cannot be right on this machine.
     pub(crate) fn check_here(&self) -> Result<()> {
         self.check()?;
-        if let Some(authority) = &self.authority
-            && let Err(e) = std::fs::File::open(authority)
-        {
-            let message = format!("`sslrootcert` cannot be read: {}", authority.display());
-            return Err(Error::new(ErrorKind::InvalidConfig, message).with_source(e));
-        }
-        Ok(())
+        let authority = self.authority.iter().map(|path| ("sslrootcert", path, "CERTIFICATE-----"));
+        let identity = self.identity.iter().flat_map(|(certificate, key)| {
+            [("sslcert", certificate, "CERTIFICATE-----"), ("sslkey", key, "PRIVATE KEY-----")]
+        });
+        authority.chain(identity).try_for_each(|(setting, path, holds)| check_pem(setting, path, holds))
     }
 
     pub(crate) fn least_token(&self) -> i64 {
         i64::try_from(self.token_base).unwrap_or(i64::MAX).saturating_add(1)
     }
+}
+
+/// A file that is no PEM file of the right kind is said to be so before anybody connects.
+fn check_pem(setting: &str, path: &Path, holds: &str) -> Result<()> {
+    let told = |what: String| Error::new(ErrorKind::InvalidConfig, what);
+    let text = std::fs::read(path)
+        .map_err(|e| told(format!("`{setting}` cannot be read: {}: {e}", path.display())).with_source(e))?;
+    let text = String::from_utf8_lossy(&text);
+    if text.contains("ENCRYPTED") {
+        return Err(told(format!(
+            "`{setting}` is encrypted, and nobody is there to ask for its password: {}",
+            path.display()
+        )));
+    }
+    if text.contains(holds) {
+        return Ok(());
+    }
+    let kind = if holds.starts_with("PRIVATE") { "private key" } else { "certificate" };
+    Err(told(format!("`{setting}` holds no {kind} in PEM: {}", path.display())))
 }
 
 /// A table's name may have its schema before it, and is plain: it goes into statements.
@@ -203,6 +231,18 @@ macro_rules! server_config {
                 self
             }
 
+            /// Shows the server this certificate, with its key, both in PEM files that are read at each
+            /// connect. Needs TLS.
+            #[must_use]
+            pub fn with_identity(
+                mut self,
+                certificate: impl Into<std::path::PathBuf>,
+                key: impl Into<std::path::PathBuf>,
+            ) -> Self {
+                self.server.identity = Some((certificate.into(), key.into()));
+                self
+            }
+
             /// The longest that one statement may take before it counts as not answered; 2 s unless set.
             #[must_use]
             pub fn with_request_timeout(mut self, limit: std::time::Duration) -> Self {
@@ -256,6 +296,8 @@ macro_rules! server_config {
                     .field("password", &self.server.password)
                     .field("database", &self.server.database)
                     .field("tls", &self.server.tls)
+                    .field("authority", &self.server.authority)
+                    .field("identity", &self.server.identity)
                     .field("request_timeout", &self.server.request_timeout)
                     .field("connections", &self.server.connections)
                     .field("table", &self.server.table)
@@ -273,6 +315,25 @@ pub(crate) use server_config;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn from(settings: &str) -> Result<Server> {
+        let (server, rest) = Server::from_url(&EngineUrl::parse(&format!("x://h/d{settings}"))?, 1)?;
+        rest.finish()?;
+        server.check().map(|()| server)
+    }
+
+    #[test]
+    fn tls_needs_its_feature_and_a_certificate_needs_tls() {
+        let shown = from("?sslmode=verify-full&sslrootcert=a&sslcert=b&sslkey=c");
+        if cfg!(feature = "tls") {
+            assert_eq!(shown.unwrap().identity, Some(("b".into(), "c".into())));
+        } else {
+            assert!(shown.err().unwrap().message().contains("cargo feature `tls`"));
+        }
+        for bad in ["?sslcert=b", "?sslkey=c", "?sslcert=b&sslkey=c", "?sslrootcert=a", "?sslmode=on"] {
+            assert_eq!(from(bad).err().unwrap().kind(), ErrorKind::InvalidConfig, "{bad}");
+        }
+    }
 
     #[test]
     fn tables_have_plain_names() {

@@ -45,7 +45,8 @@ pub(crate) trait LockTable: fmt::Debug + Send + Sync + 'static {
 
     async fn list(&self, prefix: &str) -> Result<Vec<(LockName, HolderInfo)>>;
 
-    async fn force_release(&self, name: &LockName) -> Result<bool>;
+    /// Frees the lock if its hold's token is one of `tokens`, from the first to the last.
+    async fn force_release(&self, name: &LockName, tokens: (i64, i64)) -> Result<bool>;
 
     /// Drops the rows of locks that have been free for `idle`, and says how many.
     async fn purge(&self, idle: Duration) -> Result<u64>;

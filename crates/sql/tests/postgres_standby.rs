@@ -116,3 +116,12 @@ async fn tls_with_an_authority_of_ones_own() {
     let db = Pg(Postgres::start_with_tls(&certificates).unwrap());
     tls::with_an_authority_of_ones_own::<Pg>(&db, &certificates, &other).await;
 }
+
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tls_with_a_certificate_of_ones_own() {
+    let certificates = fencelock_lab::Certificates::make().unwrap();
+    let other = fencelock_lab::Certificates::make().unwrap();
+    let db = Pg(Postgres::start_with_client_tls(&certificates).unwrap());
+    tls::with_a_certificate_of_ones_own::<Pg>(&db, &certificates, &other).await;
+}

@@ -157,3 +157,70 @@ fn every_value_for_sqlite_is_read() {
         assert_ne!(read(layer.settings.clone()), default, "`{key}` has its default");
     }
 }
+
+/// Every setting of `engine` as it stands in the file, and how many there are.
+#[cfg(all(
+    feature = "tls",
+    any(
+        feature = "postgres",
+        feature = "mysql",
+        feature = "redis",
+        feature = "redlock",
+        feature = "etcd",
+        feature = "zookeeper"
+    )
+))]
+fn whole(engine: &str, url: &str) -> (fencelock_core::EngineUrl, Vec<(String, String)>) {
+    let config = Config::from_toml(TEXT, "reference.toml").unwrap();
+    let table = config.tables.into_iter().find(|table| table.engine == engine).unwrap().layer;
+    let mut url = fencelock_core::EngineUrl::parse(url).unwrap();
+    let mut settings = table.settings.clone();
+    let keys: Vec<_> = table.settings.keys().map(str::to_owned).collect();
+    let values = keys.into_iter().map(|key| {
+        let value = settings.text(String::leak(key.clone())).unwrap();
+        (key, value)
+    });
+    let values = values.collect();
+    url.settings = table.settings;
+    (url, values)
+}
+
+/// What is read of the whole table, each value of which is seen in it.
+#[cfg(all(feature = "tls", any(feature = "postgres", feature = "mysql")))]
+fn every_value_is_seen(engine: &str, read: impl Fn(&fencelock_core::EngineUrl) -> String) {
+    let (url, values) = whole(engine, "x://user@host/database");
+    let all = read(&url);
+    for (key, value) in values {
+        // An enum's value is shown as its variant, and a flag as itself.
+        let seen = value.replace('-', "");
+        assert!(all.to_lowercase().contains(&seen) || all.contains(&value), "`{key}` = {value}: {all}");
+    }
+}
+
+#[cfg(all(feature = "postgres", feature = "tls"))]
+#[test]
+fn every_value_for_postgres_is_read() {
+    use fencelock_sql::postgres::PostgresConfig;
+    every_value_is_seen("postgres", |url| format!("{:?}", PostgresConfig::from_url(url).unwrap()));
+}
+
+#[cfg(all(feature = "mysql", feature = "tls"))]
+#[test]
+fn every_value_for_mysql_is_read() {
+    use fencelock_sql::mysql::MySqlConfig;
+    every_value_is_seen("mysql", |url| format!("{:?}", MySqlConfig::from_url(url).unwrap()));
+}
+
+/// The whole table is a right configuration of its engine.
+#[cfg(feature = "tls")]
+#[test]
+fn every_table_is_taken_whole() {
+    #[cfg(feature = "etcd")]
+    fencelock_etcd::EtcdConfig::from_url(&whole("etcd", "etcd://host").0).unwrap();
+    #[cfg(feature = "redis")]
+    fencelock_redis::RedisConfig::from_url(&whole("redis", "redis+sentinel://host/master").0).unwrap();
+    #[cfg(feature = "redlock")]
+    fencelock_redlock::RedlockConfig::from_url(&whole("redlock", "redlock://a,b,c").0).unwrap();
+    #[cfg(feature = "zookeeper")]
+    fencelock_zookeeper::ZooKeeperConfig::from_url(&whole("zookeeper", "zookeeper://host/root").0).unwrap();
+}

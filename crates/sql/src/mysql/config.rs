@@ -30,7 +30,8 @@ impl MySqlConfig {
     }
 
     /// From `mysql://USER:PASSWORD@HOST:PORT/DATABASE` and its settings: `request_timeout`,
-    /// `connections`, `table`, `token_base`, `create`, `sslmode`, `sslrootcert` and `socket`.
+    /// `connections`, `table`, `token_base`, `create`, `sslmode`, `sslrootcert`, `sslcert`, `sslkey` and
+    /// `socket`.
     ///
     /// # Errors
     /// `InvalidConfig` names the setting that is unknown or wrong.
@@ -76,6 +77,9 @@ impl MySqlConfig {
         }
         if let Some(authority) = &server.authority {
             options = options.ssl_ca(authority);
+        }
+        if let Some((certificate, key)) = &server.identity {
+            options = options.ssl_client_cert(certificate).ssl_client_key(key);
         }
         options
     }

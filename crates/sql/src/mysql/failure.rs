@@ -9,7 +9,8 @@ use sqlx::mysql::MySqlDatabaseError;
 
 pub(crate) fn failure(cause: sqlx::Error) -> Failure {
     let number = cause.as_database_error().and_then(|e| e.try_downcast_ref::<MySqlDatabaseError>()).map(|e| e.number());
-    let mut failure = number.map_or_else(|| Failure::of_client(&cause), of_number).caused_by(cause);
+    let failure = number.map_or_else(|| Failure::of_client(&cause), of_number);
+    let mut failure = failure.in_words_of(&cause).caused_by(cause);
     failure.error = failure.error.with_engine("mysql");
     failure
 }

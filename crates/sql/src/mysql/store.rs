@@ -248,8 +248,9 @@ impl LockTable for Store {
         Ok(held)
     }
 
-    async fn force_release(&self, name: &LockName) -> Result<bool> {
-        let ready = self.statements.force.with(vec![Value::Bytes(name.as_str().as_bytes())]);
+    async fn force_release(&self, name: &LockName, (least, largest): (i64, i64)) -> Result<bool> {
+        let values = vec![Value::Bytes(name.as_str().as_bytes()), Value::Number(least), Value::Number(largest)];
+        let ready = self.statements.force.with(values);
         let outcome = self.commands.seat().await?.send_if(ready, |done| done.rows_affected() > 0).await;
         Ok(outcome.map_err(|failure: Failure| failure.at("mysql", "force_release"))?.rows_affected() > 0)
     }

@@ -49,7 +49,8 @@ impl PostgresConfig {
     }
 
     /// From `postgres://USER:PASSWORD@HOST:PORT/DATABASE` and its settings: `request_timeout`,
-    /// `connections`, `table`, `token_base`, `create`, `sslmode`, `sslrootcert`, `socket` and `pooler`.
+    /// `connections`, `table`, `token_base`, `create`, `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `socket`
+    /// and `pooler`.
     ///
     /// # Errors
     /// `InvalidConfig` names the setting that is unknown or wrong.
@@ -110,6 +111,9 @@ impl PostgresConfig {
         }
         if let Some(authority) = &server.authority {
             options = options.ssl_root_cert(authority);
+        }
+        if let Some((certificate, key)) = &server.identity {
+            options = options.ssl_client_cert(certificate).ssl_client_key(key);
         }
         options
     }

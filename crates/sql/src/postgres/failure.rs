@@ -10,7 +10,7 @@ pub(crate) fn failure(cause: sqlx::Error) -> Failure {
         Some(code) => of_code(&code),
         None => Failure::of_client(&cause),
     };
-    let mut failure = failure.caused_by(cause);
+    let mut failure = failure.in_words_of(&cause).caused_by(cause);
     failure.error = failure.error.with_engine("postgres");
     failure
 }

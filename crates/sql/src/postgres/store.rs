@@ -245,11 +245,13 @@ impl LockTable for Store {
         Ok(held)
     }
 
-    async fn force_release(&self, name: &LockName) -> Result<bool> {
+    async fn force_release(&self, name: &LockName, (least, largest): (i64, i64)) -> Result<bool> {
         let values = vec![
             Value::Bytes(name.as_str().as_bytes()),
             Value::Text(Some(&self.channel)),
             Value::Text(Some(&self.wait)),
+            Value::Number(least),
+            Value::Number(largest),
         ];
         let ready = self.opening.ready(&self.statements.force, values);
         let outcome = self.commands.seat().await?.send_if(ready, |rows| !rows.is_empty()).await;

@@ -268,12 +268,14 @@ impl LockTable for Store {
         Ok(held)
     }
 
-    async fn force_release(&self, name: &LockName) -> Result<bool> {
+    async fn force_release(&self, name: &LockName, (least, largest): (i64, i64)) -> Result<bool> {
         let mut seat = self.commands.seat().await?;
         let query = sqlx::query(include_str!("sql/force.sql"))
             .bind(name.as_str().as_bytes())
             .bind(self.frame().now(&self.opening.config.clock))
-            .bind(self.frame().id());
+            .bind(self.frame().id())
+            .bind(least)
+            .bind(largest);
         let rows = seat.rows(query).await.map_err(|failure| told(failure, "force_release"))?;
         self.wake();
         Ok(!rows.is_empty())

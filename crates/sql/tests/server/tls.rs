@@ -33,3 +33,59 @@ pub(crate) async fn with_an_authority_of_ones_own<D: Db>(db: &D, right: &Certifi
         assert_eq!(e.kind(), kind, "{what}: {e}");
     }
 }
+
+/// `db` wants a certificate by the authority of `right`.
+pub(crate) async fn with_a_certificate_of_ones_own<D: Db>(db: &D, right: &Certificates, wrong: &Certificates) {
+    let file = |made: &Certificates, name: &str| made.path(name).display().to_string();
+    let trusting = format!("{}?sslmode=verify-full&sslrootcert={}", db.url(), file(right, "ca.pem"));
+    let showing = |certificate: &str, key: &str| format!("{trusting}&sslcert={certificate}&sslkey={key}");
+    let (certificate, key) = (file(right, "client.crt"), file(right, "client.key"));
+
+    let client = LockClient::new(D::connect(&showing(&certificate, &key)).await.unwrap()).unwrap();
+    client.acquire("a").await.unwrap().release().await.unwrap();
+    let encrypted = showing(&certificate, &key).replace("verify-full", "require");
+    let encrypted = encrypted.replace(&format!("&sslrootcert={}", file(right, "ca.pem")), "");
+    granted(&D::connect(&encrypted).await.unwrap(), &claim("b", ms(1_000))).await;
+
+    let empty = right.path("empty");
+    std::fs::write(&empty, "").unwrap();
+    let locked = right.path("locked");
+    std::fs::write(&locked, "-----BEGIN ENCRYPTED PRIVATE KEY-----\n").unwrap();
+    let (foreign, foreign_key) = (file(wrong, "client.crt"), file(wrong, "client.key"));
+    let (empty, locked) = (empty.display().to_string(), locked.display().to_string());
+    let plain = format!("{}?sslmode=disable&sslcert={certificate}&sslkey={key}", db.url());
+    use ErrorKind::{Denied, InvalidConfig};
+    for (what, url, kind, says) in [
+        ("none", trusting.clone(), Denied, "let"),
+        ("by another authority", showing(&foreign, &foreign_key), Denied, "let"),
+        ("another's key", showing(&certificate, &foreign_key), InvalidConfig, "certificate or key"),
+        (
+            "a key that is not there",
+            showing(&certificate, "/none.key"),
+            InvalidConfig,
+            "`sslkey` cannot be read: /none.key",
+        ),
+        ("a folder as key", showing(&certificate, "/"), InvalidConfig, "`sslkey` cannot be read: /"),
+        ("an empty key", showing(&certificate, &empty), InvalidConfig, "`sslkey` holds no private key"),
+        ("an encrypted key", showing(&certificate, &locked), InvalidConfig, "`sslkey` is encrypted"),
+        (
+            "a certificate that is not there",
+            showing("/none.crt", &key),
+            InvalidConfig,
+            "`sslcert` cannot be read: /none.crt",
+        ),
+        ("a key as certificate", showing(&key, &key), InvalidConfig, "`sslcert` holds no certificate"),
+        ("half of it", format!("{trusting}&sslcert={certificate}"), InvalidConfig, "go together"),
+        ("without TLS", plain, InvalidConfig, "by TLS alone"),
+    ] {
+        let e = D::connect(&url).await.unwrap_err();
+        println!("{what}: {:?}: {e}", e.kind());
+        assert_eq!(e.kind(), kind, "{what}: {e}");
+        assert!(e.to_string().contains(says), "{what}: {e}");
+    }
+    // Whoever is turned away is told so each time, however the server and its alert race.
+    for _ in 0..30 {
+        let e = D::connect(&showing(&foreign, &foreign_key)).await.unwrap_err();
+        assert_eq!(e.kind(), Denied, "{e}");
+    }
+}
