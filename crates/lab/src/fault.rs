@@ -31,6 +31,8 @@ pub(crate) enum Fault {
     LeaderKilled,
     /// The leader is cut off from the other members, and reached by its clients.
     LeaderIsolated,
+    /// The leader stands still while another takes its place, and then goes on.
+    LeaderStopped,
     /// A follower is cut off from the leader alone.
     FollowerCut,
     /// A replica is promoted that has not heard the last writes.
@@ -45,6 +47,8 @@ pub(crate) enum Fault {
     Evicted,
     /// Everything is deleted by an operator.
     Flushed,
+    /// A node comes back with counters and without locks, and counts at once.
+    ReplacedAtOnce,
     /// A node comes back empty and is given its counters after the delay.
     ReplacedAfterDelay,
 }
@@ -66,6 +70,7 @@ impl Fault {
             Self::ServerWiped => "server-wiped",
             Self::LeaderKilled => "leader-killed",
             Self::LeaderIsolated => "leader-isolated",
+            Self::LeaderStopped => "leader-stopped",
             Self::FollowerCut => "follower-cut",
             Self::FailedOver => "failed-over",
             Self::ClockForward => "clock-forward",
@@ -73,8 +78,24 @@ impl Fault {
             Self::ClockFast => "clock-fast",
             Self::Evicted => "evicted",
             Self::Flushed => "flushed",
+            Self::ReplacedAtOnce => "replaced-at-once",
             Self::ReplacedAfterDelay => "replaced-after-delay",
         }
+    }
+
+    /// Whether it is over as soon as it is done.
+    pub(crate) const fn is_at_once(self) -> bool {
+        matches!(
+            self,
+            Self::ServerRestarted
+                | Self::ServerWiped
+                | Self::Evicted
+                | Self::Flushed
+                | Self::ClockForward
+                | Self::ClockBack
+                | Self::ReplacedAtOnce
+                | Self::ReplacedAfterDelay
+        )
     }
 
     /// Whether it is done to one worker, and hits only if that one holds.

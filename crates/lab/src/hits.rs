@@ -1,0 +1,154 @@
+//! How many faults met a hold.
+
+use crate::experiment::{Experiment, Victim};
+use crate::fault::Fault;
+use fencelock_testkit::history::{Event, What};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// How many faults were under way, from when they began to when they were over,
+/// while one was holding whom they could hit.
+pub(crate) fn hits(experiment: &Experiment, events: &[Event]) -> u32 {
+    let at_holder = experiment.fault.is_at_a_holder();
+    let holds = holds(events);
+    let met =
+        |fault: &Span| holds.iter().any(|hold| hold.overlaps(fault) && (!at_holder || fault.worker == hold.worker));
+    faults(events).iter().map(|fault| u32::from(met(fault))).sum()
+}
+
+/// A hold, a wait, or a fault at a worker.
+#[derive(Debug)]
+struct Span {
+    worker: u32,
+    from: u64,
+    to: u64,
+}
+
+impl Span {
+    fn overlaps(&self, other: &Self) -> bool {
+        self.from <= other.to && other.from <= self.to
+    }
+}
+
+/// From the grant to the release or the loss; of one who was killed, to the last that it wrote.
+fn holds(events: &[Event]) -> Vec<Span> {
+    spans(events, |what| match what {
+        What::Granted { .. } => Some(true),
+        What::Release | What::Lost { .. } | What::Doubted { .. } => Some(false),
+        _ => None,
+    })
+}
+
+/// From the call to the answer.
+fn waits(events: &[Event]) -> Vec<Span> {
+    spans(events, |what| match what {
+        What::Acquire { .. } => Some(true),
+        What::Granted { .. } | What::NotGranted { .. } => Some(false),
+        _ => None,
+    })
+}
+
+/// What `begins` says true to begins a span, and false ends it; all else belongs to it.
+fn spans(events: &[Event], begins: impl Fn(&What) -> Option<bool>) -> Vec<Span> {
+    let (mut open, mut over): (HashMap<_, Span>, Vec<_>) = (HashMap::new(), Vec::new());
+    for Event { at, worker, hold, what } in events {
+        let id = (*worker, *hold);
+        match begins(what) {
+            Some(true) => {
+                open.insert(id, Span { worker: *worker, from: *at, to: *at });
+            }
+            Some(false) => over.extend(open.remove(&id).map(|span| Span { to: *at, ..span })),
+            None => {
+                if let Some(span) = open.get_mut(&id) {
+                    span.to = *at;
+                }
+            }
+        }
+    }
+    over.extend(open.into_values());
+    over
+}
+
+/// What each fault was, and from its beginning to its end, or to that of the history.
+fn faults(events: &[Event]) -> Vec<(Arc<str>, Span)> {
+    let end = events.last().map_or(0, |last| last.at);
+    let mut faults: HashMap<u32, (Arc<str>, Span)> = HashMap::new();
+    for event in events {
+        match &event.what {
+            What::Fault { fault, kind } => {
+                let worker = kind.rsplit_once(' ').and_then(|(_, number)| number.parse().ok()).unwrap_or_default();
+                let span = Span { worker, from: event.at, to: end };
+                faults.entry(*fault).or_insert_with(|| (Arc::clone(kind), span));
+            }
+            What::Healed { fault } => {
+                if let Some((_, span)) = faults.get_mut(fault) {
+                    span.to = event.at;
+                }
+            }
+            _ => {}
+        }
+    }
+    faults.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployments::experiments;
+
+    fn at(at: u64, worker: u32, what: What) -> Event {
+        Event { at, worker, hold: u32::from(worker > 0), what }
+    }
+
+    fn history(fault: Fault, granted: u64, released: u64) -> Vec<Event> {
+        let kind = |worker| format!("{fault} {worker}").into();
+        let mut events = vec![
+            at(granted, 7, What::Granted { token: 1 }),
+            at(released, 7, What::Release),
+            at(10, 0, What::Fault { fault: 1, kind: kind(7) }),
+            at(20, 0, What::Healed { fault: 1 }),
+            at(30, 0, What::Fault { fault: 2, kind: kind(8) }),
+            at(40, 0, What::Healed { fault: 2 }),
+        ];
+        events.sort_by_key(|event| event.at);
+        events
+    }
+
+    #[test]
+    fn a_fault_hits_a_hold_that_overlaps_it_and_that_it_can_hit() {
+        let any = |fault| experiments().into_iter().find(|experiment| experiment.fault == fault).unwrap();
+        let met = |fault, granted, released| hits(&any(fault), &history(fault, granted, released));
+        let (servers, holder) = (Fault::ServersStopped, Fault::HolderCut);
+        assert_eq!(met(servers, 1, 9), 0, "it was over before the first began");
+        assert_eq!(met(servers, 15, 16), 1, "granted while it was under way");
+        assert_eq!(met(servers, 1, 31), 2);
+        assert_eq!(met(holder, 1, 31), 1, "the second was at another worker");
+        assert_eq!(met(holder, 21, 31), 0);
+    }
+
+    #[test]
+    fn where_one_who_waits_is_hit_it_has_to_wait() {
+        let holder = experiments().into_iter().find(|experiment| experiment.fault == Fault::HolderCut).unwrap();
+        let waiter = holder.clone().at_a_waiter();
+        let asks = |asked| {
+            let acquire = at(asked, 7, What::Acquire { lock: "lock".into() });
+            let mut events: Vec<_> = history(Fault::HolderCut, 30, 31).into_iter().chain([acquire]).collect();
+            events.sort_by_key(|event| event.at);
+            events
+        };
+        assert_eq!((hits(&holder, &asks(9)), hits(&waiter, &asks(9))), (0, 1));
+        assert_eq!(hits(&waiter, &asks(29)), 0);
+    }
+
+    #[test]
+    fn who_was_killed_holds_no_longer_than_it_wrote() {
+        let any = experiments().into_iter().find(|experiment| experiment.fault == Fault::ServersStopped).unwrap();
+        let events = vec![
+            at(1, 7, What::Granted { token: 1 }),
+            at(2, 7, What::Believed { asked: 2, deadline: 9 }),
+            at(5, 0, What::Fault { fault: 1, kind: "any 7".into() }),
+            at(6, 0, What::Healed { fault: 1 }),
+        ];
+        assert_eq!(hits(&any, &events), 0);
+    }
+}
