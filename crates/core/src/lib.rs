@@ -9,6 +9,7 @@ mod degraded;
 mod driven;
 mod error;
 mod gate;
+pub mod group;
 mod guarantees;
 mod guard;
 mod guardian;

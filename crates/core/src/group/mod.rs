@@ -1,0 +1,345 @@
+//! Requests that are ready at the same moment travel together, as commits of a group do.
+//!
+//! A request that finds nothing under way is sent at once, by its own caller, as
+//! if there were no group. One that finds as many under way as may be waits for
+//! the first of them to come back; all that have gathered by then leave together.
+//! So nobody waits for company, and under load a trip is shared by many.
+
+mod renewals;
+
+pub use renewals::{Renewals, Renewed, Renewing, RenewsTogether};
+
+use crate::sync::lock;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::future::Future;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+/// What is sent together, and how. An engine implements it once for what it groups.
+pub trait Together: Send + Sync + 'static {
+    /// Requests with the same key may share a trip.
+    type Key: Copy + Eq + Hash + Send + Sync;
+    /// One request.
+    type Asked: Send + 'static;
+    /// What it is answered, failures included.
+    type Answer: Send + 'static;
+
+    /// The most requests that share a trip: as many as a server works off without keeping others waiting.
+    fn most(&self) -> usize;
+
+    /// How many trips of one key are under way at a time, before requests wait for each other.
+    fn trips(&self) -> usize;
+
+    /// The request leaves now: from here on it may arrive, whatever becomes of who asked.
+    /// Called in the moment in which it can no longer be taken back; must not block.
+    fn leaves(&self, asked: &mut Self::Asked);
+
+    /// Sends what has gathered, at least one, and [tells](Asking::tell) each its own answer. One that
+    /// is dropped untold was not answered. It runs to its end in a task of its own.
+    fn send(&self, key: Self::Key, gathered: Vec<Asking<Self>>) -> impl Future<Output = ()> + Send;
+}
+
+/// A request that was sent, and who waits for its answer.
+pub struct Asking<T: Together + ?Sized> {
+    /// What was asked.
+    pub asked: T::Asked,
+    told: oneshot::Sender<Result<T::Answer, Unanswered>>,
+}
+
+impl<T: Together + ?Sized> Asking<T> {
+    /// The answer to this request. Who waited for it may have gone.
+    pub fn tell(self, answer: T::Answer) {
+        let _ = self.told.send(Ok(answer));
+    }
+
+    /// Takes the request out, to be answered by and by.
+    pub fn split(self) -> (T::Asked, impl FnOnce(T::Answer) + Send + 'static) {
+        let told = self.told;
+        (self.asked, move |answer| {
+            let _ = told.send(Ok(answer));
+        })
+    }
+}
+
+/// Why there is no answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unanswered {
+    /// It never left: nothing of it can arrive.
+    NeverLeft,
+    /// It left, and may have been worked off.
+    NoAnswer,
+}
+
+/// The requests of one client, by key. Cloning gives the same group.
+pub struct Group<T: Together>(Arc<Inner<T>>);
+
+struct Inner<T: Together> {
+    sends: T,
+    lanes: Mutex<Lanes<T>>,
+    /// Where trips run that are nobody's own.
+    home: Option<Handle>,
+}
+
+struct Lanes<T: Together> {
+    /// Those with a trip under way.
+    by_key: HashMap<T::Key, Lane<T>>,
+    next: u64,
+}
+
+struct Lane<T: Together> {
+    trips: usize,
+    /// In the order in which they came.
+    waiting: BTreeMap<u64, Asking<T>>,
+}
+
+impl<T: Together> Default for Lane<T> {
+    fn default() -> Self {
+        Self { trips: 0, waiting: BTreeMap::new() }
+    }
+}
+
+impl<T: Together> Lanes<T> {
+    /// A trip is over, and nobody goes on another.
+    fn ended(&mut self, key: T::Key) {
+        if let Some(lane) = self.by_key.get_mut(&key) {
+            lane.trips = lane.trips.saturating_sub(1);
+            if lane.trips == 0 && lane.waiting.is_empty() {
+                self.by_key.remove(&key);
+            }
+        }
+    }
+}
+
+/// How a request is to travel.
+#[must_use = "the request was not sent yet"]
+pub enum Turn<'a, T: Together> {
+    /// Alone, by whoever asked, now.
+    Alone(Alone<'a, T>),
+    /// With others: the answer comes from there.
+    Together(Ticket<'a, T>),
+}
+
+impl<T: Together> Group<T> {
+    /// A group in the runtime of this thread; without one every request travels alone.
+    pub fn new(sends: T) -> Self {
+        let lanes = Mutex::new(Lanes { by_key: HashMap::new(), next: 0 });
+        Self(Arc::new(Inner { sends, lanes, home: Handle::try_current().ok() }))
+    }
+
+    /// What sends the requests.
+    #[must_use]
+    pub fn sends(&self) -> &T {
+        &self.0.sends
+    }
+
+    /// How many requests wait to leave.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        lock(&self.0.lanes).by_key.values().map(|lane| lane.waiting.len()).sum()
+    }
+
+    /// Asks how a request is to travel. Only what waits for others is made by `asked`.
+    ///
+    /// # Cancel safety
+    /// Dropping a [`Ticket`] takes the request back if it has not left; dropping
+    /// [`Alone`] lets the next ones leave.
+    pub fn join(&self, key: T::Key, asked: impl FnOnce() -> T::Asked) -> Turn<'_, T> {
+        let mut lanes = lock(&self.0.lanes);
+        let lane = lanes.by_key.entry(key).or_default();
+        if lane.trips < self.0.sends.trips() || self.0.home.is_none() {
+            lane.trips += 1;
+            return Turn::Alone(Alone { group: self, key });
+        }
+        drop(lanes);
+        // Outside of the lock, since it is some work; a trip that has come back meanwhile is looked for again.
+        let (told, answer) = oneshot::channel();
+        let asking = Asking { asked: asked(), told };
+        let mut lanes = lock(&self.0.lanes);
+        lanes.next += 1;
+        let number = lanes.next;
+        let lane = lanes.by_key.entry(key).or_default();
+        lane.waiting.insert(number, asking);
+        let departs = lane.trips < self.0.sends.trips();
+        lane.trips += usize::from(departs);
+        drop(lanes);
+        if departs {
+            self.depart(key);
+        }
+        Turn::Together(Ticket { group: self, key, number, answer })
+    }
+
+    /// Begins a trip that is counted already.
+    fn depart(&self, key: T::Key) {
+        let trip = Trip { group: self.clone(), key, over: false };
+        if let Some(home) = &self.0.home {
+            home.spawn(trip.run());
+        }
+    }
+
+    /// A trip has come back: those who wait leave on the next one.
+    fn back(&self, key: T::Key) {
+        let mut lanes = lock(&self.0.lanes);
+        let Some(lane) = lanes.by_key.get(&key) else { return };
+        if !lane.waiting.is_empty() {
+            drop(lanes);
+            return self.depart(key);
+        }
+        lanes.ended(key);
+    }
+
+    /// Takes what leaves now; nothing ends the trip.
+    fn take(&self, key: T::Key) -> Vec<Asking<T>> {
+        let mut lanes = lock(&self.0.lanes);
+        let Some(lane) = lanes.by_key.get_mut(&key) else { return Vec::new() };
+        let most = self.0.sends.most().max(1);
+        let mut gathered = Vec::with_capacity(lane.waiting.len().min(most));
+        while gathered.len() < most
+            && let Some((_, mut asking)) = lane.waiting.pop_first()
+        {
+            self.0.sends.leaves(&mut asking.asked);
+            gathered.push(asking);
+        }
+        if gathered.is_empty() {
+            lanes.ended(key);
+        }
+        gathered
+    }
+}
+
+/// A request's own trip. Dropping it says that it is over.
+pub struct Alone<'a, T: Together> {
+    group: &'a Group<T>,
+    key: T::Key,
+}
+
+impl<T: Together> Drop for Alone<'_, T> {
+    fn drop(&mut self) {
+        self.group.back(self.key);
+    }
+}
+
+/// Trips of those who have gathered, one after the other, until nobody waits.
+struct Trip<T: Together> {
+    group: Group<T>,
+    key: T::Key,
+    over: bool,
+}
+
+impl<T: Together> Trip<T> {
+    async fn run(mut self) {
+        loop {
+            let gathered = self.group.take(self.key);
+            if gathered.is_empty() {
+                self.over = true;
+                return;
+            }
+            self.group.0.sends.send(self.key, gathered).await;
+            // Whoever was told just now and is ready to go on comes along.
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+impl<T: Together> Drop for Trip<T> {
+    /// Early when the runtime has ended or the sender has panicked: then nobody may wait for another trip.
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        let mut lanes = lock(&self.group.0.lanes);
+        let Some(lane) = lanes.by_key.get_mut(&self.key) else { return };
+        let left_behind = std::mem::take(&mut lane.waiting);
+        lanes.ended(self.key);
+        drop(lanes);
+        for asking in left_behind.into_values() {
+            let _ = asking.told.send(Err(Unanswered::NeverLeft));
+        }
+    }
+}
+
+/// A place among those who wait.
+#[must_use = "dropping it takes the request back"]
+pub struct Ticket<'a, T: Together> {
+    group: &'a Group<T>,
+    key: T::Key,
+    number: u64,
+    answer: oneshot::Receiver<Result<T::Answer, Unanswered>>,
+}
+
+impl<T: Together> Ticket<'_, T> {
+    /// The answer, if it comes by `deadline`.
+    ///
+    /// # Errors
+    /// Why it did not.
+    ///
+    /// # Cancel safety
+    /// Dropping the future takes the request back, if it has not left.
+    pub async fn answer(mut self, deadline: Instant) -> Result<T::Answer, Unanswered> {
+        match timeout_at(deadline, &mut self.answer).await {
+            Ok(told) => told.unwrap_or(Err(Unanswered::NoAnswer)),
+            Err(_) if self.take_back() => Err(Unanswered::NeverLeft),
+            Err(_) => self.answer.try_recv().unwrap_or(Err(Unanswered::NoAnswer)),
+        }
+    }
+
+    /// True if it had not left, and now never will.
+    fn take_back(&self) -> bool {
+        let mut lanes = lock(&self.group.0.lanes);
+        let taken = lanes.by_key.get_mut(&self.key).and_then(|lane| lane.waiting.remove(&self.number));
+        drop(lanes);
+        taken.is_some()
+    }
+}
+
+impl<T: Together> Drop for Ticket<'_, T> {
+    fn drop(&mut self) {
+        self.take_back();
+    }
+}
+
+impl<T: Together> Clone for Group<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Together> fmt::Debug for Group<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group").field("waiting", &self.waiting()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Together + ?Sized> fmt::Debug for Asking<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asking").finish_non_exhaustive()
+    }
+}
+
+impl<T: Together> fmt::Debug for Alone<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Alone").finish_non_exhaustive()
+    }
+}
+
+impl<T: Together> fmt::Debug for Ticket<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticket").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl<T: Together> fmt::Debug for Turn<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Alone(alone) => alone.fmt(f),
+            Self::Together(ticket) => ticket.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+use super::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Answers each number with its double, after as long as is said; counts what leaves.
+struct Doubles {
+    most: usize,
+    trips: usize,
+    takes: Duration,
+    left: AtomicUsize,
+    sent: Mutex<Vec<Vec<u64>>>,
+}
+
+impl Together for Doubles {
+    type Key = u16;
+    type Asked = u64;
+    type Answer = u64;
+
+    fn most(&self) -> usize {
+        self.most
+    }
+
+    fn trips(&self) -> usize {
+        self.trips
+    }
+
+    fn leaves(&self, _: &mut u64) {
+        self.left.fetch_add(1, Ordering::SeqCst);
+    }
+
+    async fn send(&self, _: u16, gathered: Vec<Asking<Self>>) {
+        lock(&self.sent).push(gathered.iter().map(|asking| asking.asked).collect());
+        tokio::time::sleep(self.takes).await;
+        for asking in gathered {
+            match asking.asked {
+                13 => drop(asking),
+                14 => panic!("14"),
+                number => asking.tell(number * 2),
+            }
+        }
+    }
+}
+
+fn group(most: usize, trips: usize) -> Group<Doubles> {
+    let (takes, left, sent) = (Duration::from_millis(100), AtomicUsize::new(0), Mutex::default());
+    Group::new(Doubles { most, trips, takes, left, sent })
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(5)
+}
+
+async fn ask(group: Group<Doubles>, key: u16, number: u64) -> Result<u64, Unanswered> {
+    match group.join(key, || number) {
+        Turn::Alone(_alone) => {
+            tokio::time::sleep(group.sends().takes).await;
+            Ok(number * 2)
+        }
+        Turn::Together(ticket) => ticket.answer(soon()).await,
+    }
+}
+
+fn asked(
+    group: &Group<Doubles>,
+    numbers: impl IntoIterator<Item = u64>,
+) -> Vec<tokio::task::JoinHandle<Result<u64, Unanswered>>> {
+    numbers.into_iter().map(|number| tokio::spawn(ask(group.clone(), 0, number))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_alone_travels_at_once_and_all_others_together() {
+    let group = group(256, 1);
+    let started = Instant::now();
+    for (at, answer) in asked(&group, 100..164).into_iter().enumerate() {
+        assert_eq!(answer.await.unwrap(), Ok((100 + at as u64) * 2), "each its own");
+    }
+    assert_eq!(started.elapsed(), group.sends().takes * 2);
+    assert_eq!(*lock(&group.sends().sent), [(101..164).collect::<Vec<_>>()]);
+    assert!(lock(&group.0.lanes).by_key.is_empty(), "nothing is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_trip_takes_more_than_it_may() {
+    let group = group(10, 1);
+    for answer in asked(&group, 100..131) {
+        let _ = answer.await.unwrap();
+    }
+    let sizes: Vec<_> = lock(&group.sends().sent).iter().map(Vec::len).collect();
+    assert_eq!(sizes, [10, 10, 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_trips_are_under_way_and_keys_do_not_meet() {
+    let group = group(256, 2);
+    let started = Instant::now();
+    let mut all = asked(&group, [1, 2]);
+    all.extend((1..5).map(|key| tokio::spawn(ask(group.clone(), key, 3))));
+    for answer in all {
+        answer.await.unwrap().unwrap();
+    }
+    assert_eq!(started.elapsed(), group.sends().takes, "none waited");
+    assert!(lock(&group.sends().sent).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_dropped_before_it_leaves_never_does_and_after_it_is_not_called_back() {
+    let group = group(256, 1);
+    let all = asked(&group, 0..10);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    all[3].abort();
+    all[4].abort();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    all[5].abort();
+    for (at, answer) in all.into_iter().enumerate() {
+        assert_eq!(answer.await.is_err(), (3..=5).contains(&at));
+    }
+    assert_eq!(*lock(&group.sends().sent), [[1, 2, 5, 6, 7, 8, 9]]);
+    assert_eq!(group.sends().left.load(Ordering::SeqCst), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_has_its_own_limit_and_knows_whether_it_left() {
+    let group = group(256, 1);
+    let first = asked(&group, [0]);
+    tokio::task::yield_now().await;
+    let Turn::Together(short) = group.join(0, || 1) else { panic!("the first is under way") };
+    assert_eq!(short.answer(Instant::now() + Duration::from_millis(10)).await, Err(Unanswered::NeverLeft));
+    let Turn::Together(long) = group.join(0, || 2) else { panic!("the first is under way") };
+    assert_eq!(long.answer(Instant::now() + Duration::from_millis(150)).await, Err(Unanswered::NoAnswer));
+    assert_eq!(*lock(&group.sends().sent), [[2]]);
+    for answer in first {
+        answer.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_not_told_has_no_answer_and_costs_the_others_nothing() {
+    let group = group(256, 1);
+    let mut all = asked(&group, 12..16).into_iter();
+    assert_eq!(all.next().unwrap().await.unwrap(), Ok(24));
+    assert_eq!(all.next().unwrap().await.unwrap(), Err(Unanswered::NoAnswer));
+    // What the sender had not told when it panicked is not known either, and the next trip leaves.
+    assert_eq!(all.next().unwrap().await.unwrap(), Err(Unanswered::NoAnswer));
+    assert_eq!(all.next().unwrap().await.unwrap(), Err(Unanswered::NoAnswer));
+    assert_eq!(ask(group.clone(), 0, 20).await, Ok(40));
+}
+
+#[test]
+fn a_runtime_that_ends_leaves_nobody_waiting() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (group, ticket_of) = runtime.block_on(async {
+        let group = group(256, 1);
+        let all = asked(&group, 0..5);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        (group, all)
+    });
+    assert_eq!(group.waiting(), 4);
+    drop(runtime);
+    drop(ticket_of);
+    assert_eq!(group.waiting(), 0);
+    let Turn::Alone(alone) = group.join(0, || 0) else { panic!("nobody is under way") };
+    let Turn::Together(ticket) = group.join(0, || 1) else { panic!("one is") };
+    drop(alone);
+    let outside = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    assert_eq!(outside.block_on(ticket.answer(soon())), Err(Unanswered::NeverLeft));
+}
