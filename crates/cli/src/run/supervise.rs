@@ -155,7 +155,9 @@ impl<'a> Supervisor<'a> {
     fn lose(&mut self, reason: LossReason) {
         // Signals before words: whoever reads the words may be slow.
         let now = self.clock.now();
-        let can_wait = matches!(reason, LossReason::Expired | LossReason::MaxHold) && self.started;
+        // With these the service keeps the lock for the lock delay still.
+        let kept = matches!(reason, LossReason::Expired | LossReason::MaxHold | LossReason::Degraded);
+        let can_wait = kept && self.started;
         if can_wait {
             self.warn(now);
         } else {

@@ -91,3 +91,20 @@ fn nobody_who_reads_errors_is_waited_for() {
     until("the end of the group", || group(command).is_empty());
     assert!(taken.elapsed() < Duration::from_millis(1500), "{:?}", taken.elapsed());
 }
+
+#[cfg(feature = "redis")]
+#[test]
+fn a_deployment_that_gives_less_than_required_ends_the_command_in_good_order() {
+    let redis = fencelock_lab::Redis::start_durable().unwrap();
+    let url = format!("redis://{}", redis.address());
+    let place = Place::at(format!("{url}?require=fenced&on_degraded=refuse&reprobe=1s"));
+    let script = "trap 'touch told; sleep 1; echo tidy > tidy; exit 0' TERM; touch ready; while :; do sleep 0.01; done";
+    let mut running = start(place.run("--ttl 60s --kill-after 20s", "n", script));
+    until("the command", || place.path("ready").exists());
+    assert!(redis.command(&["CONFIG", "SET", "appendfsync", "everysec"]).unwrap().starts_with("+OK"));
+    until("it is told", || place.path("told").exists());
+    // Meanwhile the lock is nobody else's.
+    assert_eq!(output(Place::at(url).run("--wait 0s", "n", "exit 0")).code, Some(75));
+    assert_eq!(running.code(), Some(76));
+    assert_eq!(place.read("tidy"), "tidy\n");
+}
