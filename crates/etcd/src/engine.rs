@@ -14,7 +14,8 @@ use crate::tickets::Tickets;
 use crate::watches::Watches;
 use async_trait::async_trait;
 use fencelock_core::{
-    Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, Grant, Guarantees, HolderInfo, LockName, Result,
+    Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Guarantees, HolderInfo, LockName,
+    Result,
 };
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
@@ -236,7 +237,11 @@ impl Admin for EtcdLock {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<bool> {
-        self.inner.take_away(name).await
+        self.inner.take_away(name, None).await
+    }
+
+    async fn force_release_if(&self, name: &LockName, token: FencingToken) -> Result<bool> {
+        self.inner.take_away(name, Some(token)).await
     }
 }
 

@@ -7,22 +7,51 @@ use crate::value;
 use etcd_client::{
     Client, Compare, CompareOp, GetOptions, KeyValue, LeaseGrantOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp,
 };
-use fencelock_core::{FencingToken, HolderInfo, LockName, Result};
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use fencelock_core::{FencingToken, HolderInfo, LockName, Result, Waiter};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// How many keys are read at once.
 const PAGE: i64 = 500;
 /// How often a lock may change hands while it is being taken away.
 const HANDS: u32 = 5;
+/// How many of those who wait for one lock are shown; the others are counted.
+const SHOWN: usize = 100;
+/// How many leases are asked about together.
+const TOGETHER: usize = 32;
 
-fn shown(kv: &KeyValue) -> HolderInfo {
-    let value::Written { holder, note, .. } = value::read(kv.value());
-    let info = HolderInfo::new(holder, FencingToken::new(kv.create_revision().cast_unsigned())).with_note(note);
-    match claim_of(kv.key()) {
-        Some(id) => info.with_claim(id),
-        None => info,
+fn token(kv: &KeyValue) -> FencingToken {
+    FencingToken::new(kv.create_revision().cast_unsigned())
+}
+
+/// Who holds, and the first of those who wait, of a queue in its order. None if the lock is only kept closed.
+fn shown(queue: &[KeyValue], behind: u64) -> Option<HolderInfo> {
+    let (first, waiting) = queue.split_first()?;
+    if value::is_closed(first) {
+        return None;
+    }
+    let written = value::read(first.value());
+    let mut info = HolderInfo::new(Arc::clone(&written.holder), token(first)).with_note(written.note.clone());
+    if let Some(id) = claim_of(first.key()) {
+        info = info.with_claim(id);
+    }
+    if let Some(ago) = written.asked_ago() {
+        info = info.with_asked_ago(ago);
+    }
+    Some(info.with_waiting(waiting.iter().take(SHOWN).map(waiter).collect()).with_waiters(behind))
+}
+
+fn waiter(kv: &KeyValue) -> Waiter {
+    let written = value::read(kv.value());
+    let mut waiter = Waiter::new(Arc::clone(&written.holder)).with_note(written.note.clone());
+    if let Some(id) = claim_of(kv.key()) {
+        waiter = waiter.with_claim(id);
+    }
+    match written.asked_ago() {
+        Some(ago) => waiter.with_waited_for(ago),
+        None => waiter,
     }
 }
 
@@ -39,22 +68,20 @@ fn end_of(prefix: &str) -> Vec<u8> {
 }
 
 impl Inner {
-    /// The oldest place in a lock's queue, and how many there are behind it.
-    async fn first_of(&self, name: &LockName) -> Result<Option<(KeyValue, u64)>, Failure> {
+    /// The oldest places in a lock's queue, `most` at the most, and how many there are in all.
+    async fn oldest_of(&self, name: &LockName, most: usize) -> Result<(Vec<KeyValue>, u64), Failure> {
         let get = |mut client: Client| async move {
-            let oldest = GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend).with_limit(1);
-            client.get(self.keys.queue(name), Some(oldest)).await
+            let oldest = GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend);
+            client.get(self.keys.queue(name), Some(oldest.with_limit(i64::try_from(most).unwrap_or(i64::MAX)))).await
         };
         let mut found = self.members.call(None, get).await?;
-        let behind = u64::try_from(found.count()).unwrap_or_default().saturating_sub(1);
-        Ok(found.take_kvs().into_iter().next().map(|first| (first, behind)))
+        let all = u64::try_from(found.count()).unwrap_or_default();
+        Ok((found.take_kvs(), all))
     }
 
     pub(crate) async fn holder_of(&self, name: &LockName) -> Result<Option<HolderInfo>> {
-        let Some((first, behind)) = self.first_of(name).await?.filter(|(first, _)| !value::is_closed(first)) else {
-            return Ok(None);
-        };
-        let info = shown(&first).with_waiters(behind);
+        let (queue, all) = self.oldest_of(name, 1 + SHOWN).await?;
+        let (Some(first), Some(info)) = (queue.first(), shown(&queue, all.saturating_sub(1))) else { return Ok(None) };
         // Told where it can be: the holder is shown all the same.
         let left = self.left_of(first.lease()).await.ok().flatten();
         Ok(Some(left.map_or(info.clone(), |left| info.with_remaining(Duration::from_secs(left)))))
@@ -63,7 +90,7 @@ impl Inner {
     pub(crate) async fn holders(&self, beginning: &str) -> Result<Vec<(LockName, HolderInfo)>> {
         let prefix = self.keys.names_from(beginning);
         let (mut from, end) = (prefix.clone().into_bytes(), end_of(&prefix));
-        let mut queues: BTreeMap<LockName, (KeyValue, u64)> = BTreeMap::new();
+        let mut queues: BTreeMap<LockName, Vec<KeyValue>> = BTreeMap::new();
         loop {
             let get = |mut client: Client| {
                 let (from, end) = (from.clone(), end.clone());
@@ -74,26 +101,44 @@ impl Inner {
             for kv in page.take_kvs() {
                 from = kv.key().to_vec();
                 from.push(0);
-                let Some(name) = self.keys.name_of(kv.key()) else { continue };
-                match queues.entry(name) {
-                    Entry::Vacant(queue) => {
-                        queue.insert((kv, 0));
-                    }
-                    Entry::Occupied(mut queue) => {
-                        let (first, behind) = queue.get_mut();
-                        *behind = behind.saturating_add(1);
-                        if kv.create_revision() < first.create_revision() {
-                            *first = kv;
-                        }
-                    }
+                if let Some(name) = self.keys.name_of(kv.key()) {
+                    queues.entry(name).or_default().push(kv);
                 }
             }
             if !more {
                 break;
             }
         }
-        let held = queues.into_iter().filter(|(_, (first, _))| !value::is_closed(first));
-        Ok(held.map(|(name, (first, behind))| (name, shown(&first).with_waiters(behind))).collect())
+        queues.values_mut().for_each(|queue| queue.sort_by_key(KeyValue::create_revision));
+        let left = self.left_of_all(queues.values().filter_map(|queue| queue.first()).map(KeyValue::lease)).await;
+        let held = queues.into_iter().filter_map(|(name, queue)| {
+            let behind = u64::try_from(queue.len().saturating_sub(1)).unwrap_or(u64::MAX);
+            let info = shown(&queue, behind)?;
+            let left = queue.first().and_then(|first| left.get(&first.lease()));
+            Some((name, left.map_or(info.clone(), |left| info.with_remaining(Duration::from_secs(*left)))))
+        });
+        Ok(held.collect())
+    }
+
+    /// What is left of each lease, where that is told: those of one client share a few.
+    async fn left_of_all(&self, leases: impl Iterator<Item = i64>) -> HashMap<i64, u64> {
+        let leases: Vec<_> = leases.collect::<BTreeSet<_>>().into_iter().collect();
+        let mut left = HashMap::new();
+        for leases in leases.chunks(TOGETHER) {
+            let mut asked = JoinSet::new();
+            for lease in leases.iter().copied() {
+                let members = Arc::clone(&self.members);
+                asked.spawn(async move {
+                    let ask = |mut client: Client| async move { client.lease_time_to_live(lease, None).await };
+                    let told = members.call(None, ask).await.ok()?;
+                    Some((lease, u64::try_from(told.ttl()).ok()?))
+                });
+            }
+            while let Some(told) = asked.join_next().await {
+                left.extend(told.ok().flatten());
+            }
+        }
+        left
     }
 
     /// What is left of a lease, in whole seconds; none if it is gone.
@@ -109,15 +154,16 @@ impl Inner {
         self.left_of(lease).await.ok()?.map(|left| Duration::from_secs(left.saturating_add(1)))
     }
 
-    /// Takes the lock from its holder; those who wait stay in their order.
+    /// Takes the lock from its holder; those who wait stay in their order. With `only`, from no
+    /// other hold than the one with this token.
     ///
     /// A hold that asked for a lock delay leaves its place behind, as nobody's, under a lease of its own.
-    pub(crate) async fn take_away(&self, name: &LockName) -> Result<bool> {
+    pub(crate) async fn take_away(&self, name: &LockName, only: Option<FencingToken>) -> Result<bool> {
         for _ in 0..HANDS {
-            let Some((first, _)) = self.first_of(name).await?.filter(|(first, _)| !value::is_closed(first)) else {
-                return Ok(false);
-            };
-            let (take, closing) = match self.closing(&first).await? {
+            let (queue, _) = self.oldest_of(name, 1).await?;
+            let meant = |first: &&KeyValue| !value::is_closed(first) && only.is_none_or(|only| token(first) == only);
+            let Some(first) = queue.first().filter(meant) else { return Ok(false) };
+            let (take, closing) = match self.closing(first).await? {
                 Some(lease) => {
                     let under = PutOptions::new().with_lease(lease);
                     (TxnOp::put(first.key(), value::CLOSED, Some(under)), Some(lease))

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::store::Store;
-use fencelock_core::{Error, ErrorKind, HolderInfo, LockName, Result};
+use fencelock_core::{Error, ErrorKind, FencingToken, HolderInfo, LockName, Result};
 use redis::Value;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -46,10 +46,12 @@ impl Store {
         Ok(holders)
     }
 
-    pub(crate) async fn force_release(&self, name: &LockName) -> Result<bool> {
+    /// With `only`, frees no other hold than the one with this token.
+    pub(crate) async fn force_release(&self, name: &LockName, only: Option<FencingToken>) -> Result<bool> {
         let keys = self.keys.of(name);
-        let (key, channel) = ([keys.lock()], [keys.channel()]);
-        match self.router.run(keys.slot(), &self.scripts.force, &key, &channel, self.deadline()).await? {
+        let only = only.map_or_else(String::new, |token| token.to_string());
+        let (key, what) = ([keys.lock()], [keys.channel(), only]);
+        match self.router.run(keys.slot(), &self.scripts.force, &key, &what, self.deadline()).await? {
             Value::Int(1) => Ok(true),
             Value::Int(0) => Ok(false),
             _ => {

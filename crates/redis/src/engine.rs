@@ -8,8 +8,8 @@ use crate::lease::RedisLease;
 use crate::store::{Answer, Store};
 use async_trait::async_trait;
 use fencelock_core::{
-    Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, Grant, Guarantees, HolderInfo, LockName, Polling, Result,
-    check_runtime,
+    Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Guarantees, HolderInfo, LockName,
+    Polling, Result, check_runtime,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -148,7 +148,11 @@ impl Admin for RedisLock {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<bool> {
-        self.shared.store.force_release(name).await
+        self.shared.store.force_release(name, None).await
+    }
+
+    async fn force_release_if(&self, name: &LockName, token: FencingToken) -> Result<bool> {
+        self.shared.store.force_release(name, Some(token)).await
     }
 }
 

@@ -5,7 +5,7 @@ use crate::holders::Answer;
 use crate::member::odd_answer;
 use crate::set::Set;
 use crate::votes::Forced;
-use fencelock_core::{Error, ErrorKind, HolderInfo, LockName, Result};
+use fencelock_core::{Error, ErrorKind, FencingToken, HolderInfo, LockName, Result};
 use fencelock_redis::redis;
 use fencelock_redis::{Node, NodeFailure};
 use std::collections::{BTreeSet, HashMap};
@@ -92,7 +92,22 @@ impl Set {
 
     /// Ends the hold wherever a node answers; true if a majority had it, and it had its token.
     pub(crate) async fn force_release(&self, name: &LockName) -> Result<bool> {
-        let mut answers = self.force(&self.keys.of(name));
+        self.take_away(name, "").await
+    }
+
+    /// The same, if the hold is the one with this token. Not every node of its majority need have noted
+    /// the token, and all have its claim's id: that is what the nodes compare.
+    pub(crate) async fn force_release_if(&self, name: &LockName, token: FencingToken) -> Result<bool> {
+        let found = self.holder(name).await.map_err(|e| e.with_operation("force_release_if"))?;
+        let Some(found) = found.filter(|found| found.token == token) else { return Ok(false) };
+        match found.claim {
+            Some(claim) => self.take_away(name, &claim.to_string()).await,
+            None => Err(anothers()),
+        }
+    }
+
+    async fn take_away(&self, name: &LockName, only: &str) -> Result<bool> {
+        let mut answers = self.force(&self.keys.of(name), only);
         let mut freed: HashMap<Arc<str>, (usize, bool)> = HashMap::new();
         let (mut foreign, mut answered) = (0, 0);
         while let Some((_, answer)) = answers.next().await {
@@ -113,8 +128,7 @@ impl Set {
             return Err(self.too_few(answered, "force_release").with_name(name));
         }
         if foreign >= majority {
-            let message = "the key holds another program's value, which is never touched; delete it by hand";
-            return Err(Error::new(ErrorKind::Engine, message).with_engine("redlock"));
+            return Err(anothers());
         }
         let (parts, has_token) = freed.into_values().max_by_key(|(parts, _)| *parts).unwrap_or_default();
         if parts >= majority && (has_token || silent == 0) {
@@ -127,6 +141,11 @@ impl Set {
         let what = format!("{parts} of them had the same hold, which is ended there");
         Err(self.undecided(what, answered, "force_release").with_name(name))
     }
+}
+
+fn anothers() -> Error {
+    let message = "the key holds another program's value, which is never touched; delete it by hand";
+    Error::new(ErrorKind::Engine, message).with_engine("redlock")
 }
 
 fn gone() -> Error {

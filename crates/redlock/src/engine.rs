@@ -266,6 +266,11 @@ impl Admin for RedlockLock {
         here()?;
         self.shared.set.force_release(name).await
     }
+
+    async fn force_release_if(&self, name: &LockName, token: FencingToken) -> Result<bool> {
+        here()?;
+        self.shared.set.force_release_if(name, token).await
+    }
 }
 
 impl fmt::Debug for RedlockLock {

@@ -129,10 +129,11 @@ impl Set {
     }
 
     /// Ends the hold of each node's part, whoever has it.
-    pub(crate) fn force(&self, keys: &NameKeys) -> Answers<Forced> {
+    pub(crate) fn force(&self, keys: &NameKeys, only: &str) -> Answers<Forced> {
         let (at, channel, limit) = ([keys.lock.clone()], keys.channel.clone(), self.config.request_timeout);
         self.ask(|_, member: Arc<Member>| {
-            let (at, what, scripts) = (at.clone(), [channel.clone(), CLOSED.to_owned()], Arc::clone(&self.scripts));
+            let what = [channel.clone(), CLOSED.to_owned(), only.to_owned()];
+            let (at, scripts) = (at.clone(), Arc::clone(&self.scripts));
             async move {
                 member.votes()?;
                 votes::forced(&member.node.run(&scripts.force, &at, &what, limit).await?)

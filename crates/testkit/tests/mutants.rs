@@ -77,9 +77,10 @@ mutants! {
     ReleaseDoesNothing by "excludes_across_clients" "stays_free_after_release" "drop_frees" "close_drains",
     ReleaseSaysYes by "release_of_a_stolen_lease_never_frees_the_thiefs",
     ReleaseUnknownIsLost by "release_while_unreachable_is_made_good",
-    ClaimsFifo by "every_waiter_is_served_in_order_where_promised",
-    ClaimsPushLoss by "loss_is_told_at_once_where_promised",
-    HidesTheHolder by "inspect_shows_the_holder",
+    ClaimsFifo by "every_waiter_is_served_in_order_where_promised" "inspect_shows_who_waits",
+    ClaimsPushLoss by "loss_is_told_at_once_where_promised" "a_forced_release_stops_a_working_holder",
+    HidesTheHolder by "inspect_shows_the_holder" "inspect_shows_who_waits",
+    InventsWaiters by "inspect_shows_the_holder" "inspect_shows_who_waits",
     ShowsTheDead by "inspect_shows_the_holder",
     UnknownIsRenewed by "unreachable_is_lost_by_the_deadline" "hung_renewal_is_lost_by_the_deadline",
     UnknownIsLost by "short_interruption_is_jeopardy_and_no_loss",
@@ -89,6 +90,9 @@ mutants! {
     WaitsInSilence by "wait_limit_is_one_deadline",
     KeepsToItself by "excludes_across_processes",
     ForcesAtOnce by "seized_stays_closed_for_its_lock_delay",
+    ForcesAnybody by "a_forced_release_frees_the_hold_that_was_meant",
+    ForcesInTwoSteps by "a_forced_release_frees_the_hold_that_was_meant",
+    RenewsHalfAsOften by "a_forced_release_stops_a_working_holder",
     NeverReconnects by "unreachable_is_lost_by_the_deadline",
 }
 

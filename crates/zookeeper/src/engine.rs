@@ -1,8 +1,6 @@
 //! The engine: one session at a time, and claims in it.
 
 use crate::config::{ZooKeeperConfig, invalid};
-use crate::failure::Failure;
-use crate::keys::Data;
 use crate::lease::ZooKeeperLease;
 use crate::queue::{self, Before, Place, Standing};
 use crate::session::Session;
@@ -60,7 +58,7 @@ impl ZooKeeperLock {
     }
 
     /// The transaction that made the node: it grows over the whole ensemble, over restarts and leaders.
-    fn token(&self, czxid: i64) -> FencingToken {
+    pub(crate) fn token(&self, czxid: i64) -> FencingToken {
         let czxid = u64::try_from(czxid).unwrap_or_default();
         FencingToken::new(czxid.saturating_add(self.inner.config.token_base))
     }
@@ -206,24 +204,7 @@ impl DistributedLock for ZooKeeperLock {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>> {
-        let session = self.inner.session().await?;
-        let queue = session.keys.queue(name);
-        loop {
-            let entries = session.list_synced(&queue).await?;
-            let Some(first) = queue::first(&entries).filter(|first| !first.is_closure()) else { return Ok(None) };
-            match session.call(session.client.get_data(&format!("{queue}/{}", first.node))).await {
-                Ok((data, stat)) => {
-                    let data = Data::read(&data);
-                    let behind = u64::try_from(entries.len().saturating_sub(1)).unwrap_or(u64::MAX);
-                    let info = HolderInfo::new(data.holder, self.token(stat.czxid)).with_claim(first.claim());
-                    let info = info.with_waiters(behind);
-                    return Ok(Some(info.with_note(data.note.map(Into::into))));
-                }
-                // Gone between the two: then somebody else is first, or nobody.
-                Err(Failure::NoNode) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
+        self.told(name).await
     }
 
     fn admin(&self) -> Option<&dyn Admin> {

@@ -29,7 +29,10 @@ impl Session {
                 Err(e) => return Err(e.into()),
             }
             match self.call(self.client.create(&marker, &[], &self.with_mode(CreateMode::Ephemeral))).await {
-                Ok(_) => return Ok(()),
+                Ok((stat, _)) => {
+                    self.heard_the_hour(stat.ctime);
+                    return Ok(());
+                }
                 // A repeated request, or what a session of this number left in an earlier life of the server.
                 Err(Failure::Exists) => match self.call(self.client.check_stat(&marker)).await? {
                     Some(stat) if stat.ephemeral_owner == self.id => return Ok(()),

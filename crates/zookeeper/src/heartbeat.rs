@@ -28,6 +28,10 @@ impl Pulse {
         Self { clock, trail: Mutex::new(Trail::since(sent, margin)), by_writing, written }
     }
 
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     fn trail(&self) -> MutexGuard<'_, Trail> {
         self.trail.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -118,6 +118,7 @@ async fn create(
         (Err(e), Err(_)) => return Err(e),
     }
     let (stat, sequence) = created?;
+    session.heard_the_hour(stat.ctime);
     beaten?;
     let path = format!("{prefix}{sequence}");
     if !session.owns(stat.ephemeral_owner) {

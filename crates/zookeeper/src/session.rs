@@ -9,7 +9,7 @@ use crate::link::{self, Purpose};
 use crate::members::Members;
 use crate::probe::Probe;
 use crate::tempo::Tempo;
-use fencelock_core::{ClaimId, Clock, Error, ErrorKind, Guarantees, Result};
+use fencelock_core::{ClaimId, Clock, Error, ErrorKind, Guarantees, Moment, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -31,6 +31,8 @@ pub(crate) struct Session {
     acls: Acls<'static>,
     pub(crate) pulse: Pulse,
     known: Mutex<Known>,
+    /// A time by the servers' clock in milliseconds, and when it was had.
+    hour: Mutex<Option<(i64, Moment)>>,
     ended: watch::Sender<bool>,
 }
 
@@ -71,6 +73,7 @@ impl Session {
             acls: if config.access() == Access::Creator { Acls::creator_all() } else { Acls::anyone_all() },
             pulse: Pulse::since(clock, sent, tempo.margin),
             known: Mutex::new(Known { members, guarantees: Arc::new(found) }),
+            hour: Mutex::default(),
             ended: watch::Sender::new(false),
         });
         session.settle().await?;
@@ -124,6 +127,25 @@ impl Session {
             return Err(unavailable(format!("the servers end a session after {given:?}, {after:?} was asked for")));
         }
         Ok(client)
+    }
+
+    /// A node was made just now, at `ctime` by the servers' clock.
+    pub(crate) fn heard_the_hour(&self, ctime: i64) {
+        let now = self.pulse.clock().now();
+        *self.hour.lock().unwrap_or_else(PoisonError::into_inner) = Some((ctime, now));
+    }
+
+    /// How long ago `ctime` was, by the servers' clock as far as this session has heard it. Shown,
+    /// and nothing is decided by it.
+    pub(crate) fn ago(&self, ctime: i64) -> Option<Duration> {
+        let (hour, heard) = (*self.hour.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let before = hour.saturating_sub(ctime);
+        let since = self.pulse.clock().now().since(heard);
+        // Made after the hour was heard: so much less.
+        Some(match u64::try_from(before) {
+            Ok(before) => since.saturating_add(Duration::from_millis(before)),
+            Err(_) => since.saturating_sub(Duration::from_millis(before.unsigned_abs())),
+        })
     }
 
     pub(crate) fn with_mode(&self, mode: CreateMode) -> CreateOptions<'static> {

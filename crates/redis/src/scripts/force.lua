@@ -1,12 +1,13 @@
 -- Frees the lock whoever holds it, unless the key is another program's.
--- KEYS: lock.  ARGV: channel.
--- Answers 1 if it was freed, 0 if nobody held it, -1 if the key is not ours.
+-- KEYS: lock.  ARGV: channel, the token of the one hold that is meant or ''.
+-- Answers 1 if it was freed, 0 if nobody held it or not that hold does, -1 if the key is not ours.
 local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'at', 'delay')
 if held[1] == 'forced' then return 0 end
 local id, token = held[1] or '', held[2] or ''
 if held.err or #id ~= 32 or not id:find('^%x+$') or not token:find('^%d+$') or #token > 16 or not held[3] then
     return -redis.call('exists', KEYS[1])
 end
+if ARGV[2] ~= '' and token ~= ARGV[2] then return 0 end
 local left, delay = redis.call('pttl', KEYS[1]), tonumber(held[4]) or 0
 redis.call('del', KEYS[1])
 -- The holder has to hear of it first: nobody's until then.

@@ -1,11 +1,11 @@
 -- Ends whoever's hold of this node's part of the lock, unless the key is another program's.
--- KEYS: lock.  ARGV: channel, the id that no claim has.
+-- KEYS: lock.  ARGV: channel, the id that no claim has, the id of the one claim that is meant or ''.
 -- A hold that asked for a lock delay leaves the lock closed under that id: for the delay, or what was left.
--- Answers {1, id, token or ''} if it was held, {0} if not, {-1} if the key is not ours.
+-- Answers {1, id, token or ''} if it was held, {0} if not or not by that claim, {-1} if the key is not ours.
 if redis.call('exists', KEYS[1]) == 0 then return {0} end
 local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'delay')
 if held.err or not held[1] then return {-1} end
-if held[1] == ARGV[2] then return {0} end
+if held[1] == ARGV[2] or (ARGV[3] ~= '' and held[1] ~= ARGV[3]) then return {0} end
 local delay = tonumber(held[3] or 0)
 if delay > 0 then
     redis.call('hset', KEYS[1], 'id', ARGV[2])

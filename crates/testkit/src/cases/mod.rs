@@ -94,7 +94,7 @@ cases! {
             late_acquire_after_release_leaves_no_lock, abandoning_nothing_is_fine, abandon_never_frees_anothers_hold,
             time_counts_from_before_the_request,
         }
-        observe { inspect_shows_the_holder, wait_limit_is_one_deadline, guards_travel, guarantees_hold_together }
+        observe { inspect_shows_the_holder, inspect_shows_who_waits, wait_limit_is_one_deadline, guards_travel, guarantees_hold_together }
         processes {
             excludes_across_processes, counter_across_processes, killed_holder_frees_within_its_ttl,
             killed_holder_frees_after_its_lock_delay, stopped_holder_finds_it_lost,
@@ -107,7 +107,7 @@ cases! {
             several_names_are_all_or_nothing, losing_one_of_several_loses_all,
             several_names_in_any_order_never_deadlock, several_cancelled_at_random_instants,
         }
-        forced { a_forced_release_stops_a_working_holder }
+        forced { a_forced_release_stops_a_working_holder, a_forced_release_frees_the_hold_that_was_meant }
     }
     alone {
         faults {

@@ -2,7 +2,9 @@
 
 use crate::failure::{Expect, Outcome, ensure};
 use crate::stage::{SLACK, Stage, drained, is_free, take};
-use fencelock_core::{DistributedLock, ErrorKind, LockClient, LockGuard, LockMonitor, NamedLock};
+use fencelock_core::{
+    Capability, DistributedLock, ErrorKind, HolderInfo, LockClient, LockGuard, LockMonitor, NamedLock,
+};
 use std::future::Future;
 use std::time::{Duration, Instant};
 
@@ -15,7 +17,8 @@ pub(crate) async fn inspect_shows_the_holder(stage: Stage) -> Outcome {
     ensure!(&*shown.holder == "holder-of-it", "inspect shows the holder {:?}", shown.holder);
     ensure!(shown.note.as_deref() == Some("req-7f3a é"), "inspect shows the note {:?}", shown.note);
     ensure!(shown.token == guard.token(), "inspect shows the token {}, the guard {}", shown.token, guard.token());
-    // Not every service knows who waits; one that does knows that there is one.
+    ensure!(shown.waiting.is_empty(), "nobody waits, and inspect shows {:?}", shown.waiting);
+    // Not every service knows how many wait; one that does knows that there is one.
     if shown.waiters.is_some() {
         ensure!(shown.waiters == Some(0), "nobody waits, and inspect shows {:?}", shown.waiters);
         let waiting = tokio::spawn(b.named(&name).wait_forever().acquire());
@@ -52,6 +55,85 @@ pub(crate) async fn inspect_shows_the_holder(stage: Stage) -> Outcome {
     }
     ensure!(!fixed.is_held(), "inspect shows nobody while the holder may believe");
     Ok(())
+}
+
+/// Where there is a queue in the store, it is shown: who waits, in their order, and for how long.
+pub(crate) async fn inspect_shows_who_waits(stage: Stage) -> Outcome {
+    let name = stage.name("lock");
+    let fifo = stage.promises(
+        Capability::Fifo,
+        "who waits is shown, in their order and since when",
+        "nobody is shown who is not known to wait",
+    );
+    let asked = Instant::now();
+    let (a, looks) = (stage.client_called("holds").await?, stage.client().await?);
+    let guard = a.named(&name).note("first").try_acquire().await?.expect_that("a new name should be free")?;
+    let (b, c) = (stage.client_called("waits б 注").await?, stage.client_called("waits too").await?);
+    let second = tokio::spawn(b.named(&name).note("second é").wait_forever().acquire());
+    until_waiting(&looks, &name, fifo.then_some(1)).await?;
+    let third = tokio::spawn(c.named(&name).wait_forever().acquire());
+    until_waiting(&looks, &name, fifo.then_some(2)).await?;
+    let shown = looks.inspect(&name).await?.expect_that("held, and inspect shows nobody")?;
+    let since = |shown: &HolderInfo| shown.held_for.or(shown.asked_ago);
+    let who = |shown: &HolderInfo| -> Vec<_> {
+        shown.waiting.iter().map(|waiter| (waiter.holder.to_string(), waiter.note.clone())).collect()
+    };
+    if fifo {
+        let expected = [("waits б 注".to_owned(), Some("second é".into())), ("waits too".to_owned(), None)];
+        ensure!(who(&shown) == expected, "those who wait are shown as {:?}", who(&shown));
+        ensure!(since(&shown).is_some(), "since when it is held is not shown: {shown:?}");
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        let later = looks.inspect(&name).await?.expect_that("held, and inspect shows nobody")?;
+        ensure!(since(&later) >= since(&shown), "held for {:?}, then {:?}", since(&shown), since(&later));
+        for (waiter, later) in shown.waiting.iter().zip(&later.waiting) {
+            let (now, then) = (waiter.waited_for, later.waited_for);
+            let (now, then) = now.zip(then).expect_that("since when somebody waits should be shown")?;
+            ensure!(then >= now + Duration::from_millis(100), "waited for {now:?}, and 150 ms later for {then:?}");
+            // Whole milliseconds, and a server's clock as it was last heard.
+            ensure!(then < asked.elapsed() + Duration::from_millis(100), "waited for {then:?}, longer than the case");
+        }
+        let listed = looks.list(&name).await?;
+        ensure!(listed.iter().map(|(_, shown)| who(shown)).eq([who(&shown)]), "the list shows {listed:?}");
+    } else {
+        let all_known = shown.waiters.is_some_and(|count| u64::try_from(shown.waiting.len()).is_ok_and(|n| n == count));
+        ensure!(shown.waiting.is_empty() || all_known, "some are shown of {:?}: {:?}", shown.waiters, shown.waiting);
+    }
+    if let Some(since) = since(&shown) {
+        ensure!(since < asked.elapsed() + Duration::from_millis(100), "held for {since:?}, longer than the case");
+    }
+    third.abort();
+    let _ = third.await;
+    drained(&c).await?;
+    until_waiting(&looks, &name, fifo.then_some(1)).await?;
+    guard.release().await?;
+    let second = second.await??;
+    let now = looks.inspect(&name).await?.expect_that("held, and inspect shows nobody")?;
+    ensure!((&*now.holder, now.token) == ("waits б 注", second.token()), "the next holder is shown as {now:?}");
+    ensure!(now.note.as_deref() == Some("second é") && now.waiting.is_empty(), "the next holder is shown as {now:?}");
+    if let Some(first) = shown.waiting.first() {
+        ensure!(first.claim == now.claim, "it waited as {:?}, and holds as {:?}", first.claim, now.claim);
+    }
+    second.release().await?;
+    is_free(&looks, &name).await
+}
+
+/// Looks until so many are shown to wait; where that is not known, gives them the time to.
+async fn until_waiting(client: &LockClient, name: &str, count: Option<u64>) -> Outcome {
+    let Some(count) = count else {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        return Ok(());
+    };
+    let started = Instant::now();
+    loop {
+        let shown = client.inspect(name).await?.expect_that("held, and inspect shows nobody")?;
+        if shown.waiters == Some(count) {
+            let listed = u64::try_from(shown.waiting.len()).unwrap_or(u64::MAX);
+            ensure!(listed == count, "{count} wait, and those shown are {:?}", shown.waiting);
+            return Ok(());
+        }
+        ensure!(started.elapsed() < SLACK, "{count} should be shown to wait, and {:?} are", shown.waiters);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 pub(crate) async fn wait_limit_is_one_deadline(stage: Stage) -> Outcome {

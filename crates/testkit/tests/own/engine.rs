@@ -6,7 +6,7 @@ use super::table::{Row, Table, key, step};
 use async_trait::async_trait;
 use fencelock_core::{
     Admin, Attempt, Capability, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Guarantees, HolderInfo,
-    Liveness, LockName, Polling, Result, Scope,
+    Liveness, LockName, Polling, Result, Scope, Waiter,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -153,6 +153,11 @@ impl DistributedLock for OwnLock {
                 let note = (!row.note.is_empty()).then(|| row.note.as_str().into());
                 let holder = if flaw == Flaw::HidesTheHolder { "somebody" } else { &row.holder };
                 let info = HolderInfo::new(holder, FencingToken::new(row.token)).with_note(note);
+                let info = if flaw == Flaw::InventsWaiters {
+                    info.with_waiting(vec![Waiter::new("?")]).with_waiters(2)
+                } else {
+                    info
+                };
                 Some(info.with_remaining(Duration::from_nanos(row.expires.saturating_sub(now))))
             })
             .await
@@ -236,11 +241,30 @@ impl Admin for OwnLock {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<bool> {
+        self.force(name, None).await
+    }
+
+    async fn force_release_if(&self, name: &LockName, token: FencingToken) -> Result<bool> {
+        match self.wire.flaw {
+            Flaw::ForcesAnybody => self.force(name, None).await,
+            Flaw::ForcesInTwoSteps => {
+                let found = self.inspect(name).await?;
+                tokio::time::sleep(Duration::from_millis(3)).await;
+                Ok(found.is_some_and(|found| found.token == token) && self.force(name, None).await?)
+            }
+            _ => self.force(name, Some(token.get())).await,
+        }
+    }
+}
+
+impl OwnLock {
+    async fn force(&self, name: &LockName, only: Option<u64>) -> Result<bool> {
         let (flaw, key) = (self.wire.flaw, self.wire.key(name));
         self.wire
             .ask(|table, now| {
                 table.expire(&key, now);
-                let Some(row) = table.rows.get(&key).filter(|row| row.is_held()).cloned() else { return false };
+                let meant = |row: &&Row| row.is_held() && only.is_none_or(|only| row.token == only);
+                let Some(row) = table.rows.get(&key).filter(meant).cloned() else { return false };
                 if row.delay == 0 || flaw == Flaw::ForcesAtOnce {
                     table.rows.remove(&key);
                 } else {

@@ -52,6 +52,8 @@ pub(crate) enum Flaw {
     ClaimsPushLoss,
     HidesTheHolder,
     ShowsTheDead,
+    /// Shows somebody who waits where nobody is known to.
+    InventsWaiters,
     /// A renewal without an answer counts as done.
     UnknownIsRenewed,
     /// One renewal without an answer is a loss.
@@ -66,12 +68,18 @@ pub(crate) enum Flaw {
     KeepsToItself,
     /// A forced release frees at once, whatever lock delay the holder asked for.
     ForcesAtOnce,
+    /// A forced release of one certain hold takes the lock from whoever holds it.
+    ForcesAnybody,
+    /// A forced release of one certain hold looks, and takes the lock in another step.
+    ForcesInTwoSteps,
+    /// The holder looks after its hold every other time that it should.
+    RenewsHalfAsOften,
     /// Once the service was away, the connection stays broken.
     NeverReconnects,
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Self; 44] = [
+    pub(crate) const ALL: [Self; 48] = [
         Self::None,
         Self::ReleasesAnybodys,
         Self::AbandonsAnybodys,
@@ -107,6 +115,7 @@ impl Flaw {
         Self::ClaimsPushLoss,
         Self::HidesTheHolder,
         Self::ShowsTheDead,
+        Self::InventsWaiters,
         Self::UnknownIsRenewed,
         Self::UnknownIsLost,
         Self::BlocksItsThread,
@@ -115,6 +124,9 @@ impl Flaw {
         Self::WaitsInSilence,
         Self::KeepsToItself,
         Self::ForcesAtOnce,
+        Self::ForcesAnybody,
+        Self::ForcesInTwoSteps,
+        Self::RenewsHalfAsOften,
         Self::NeverReconnects,
     ];
 
