@@ -66,15 +66,14 @@ fn what_is_not_chosen_brings_nothing() {
     let all: Vec<_> = FEATURES.iter().map(|feature| feature.name).collect();
     let mut choices = vec![vec![], all];
     for feature in &FEATURES {
-        choices.extend([vec![feature.name], vec![feature.name, "tls"]]);
+        choices.extend([vec![feature.name], vec![feature.name, "tls"], vec![feature.name, "sqlite", "tls"]]);
     }
     for chosen in choices {
         let crates = crates(&chosen.join(","), "normal");
         for name in &every {
-            let alone = chosen.len() == 1 && chosen.contains(&"tls") && *name == "rustls";
-            let without_an_engine =
-                chosen.iter().all(|feature| matches!(*feature, "tls" | "metrics")) && *name == "rustls";
-            let expected = brought_by(&chosen).contains(name) && !alone && !without_an_engine;
+            let serverless =
+                *name == "rustls" && chosen.iter().all(|feature| matches!(*feature, "sqlite" | "tls" | "metrics"));
+            let expected = brought_by(&chosen).contains(name) && !serverless;
             assert_eq!(crates.contains(*name), expected, "{name}, with {chosen:?}");
         }
     }
