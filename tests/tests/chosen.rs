@@ -59,13 +59,31 @@ async fn mysql(pool: MySqlPool) -> Done {
     Ok(())
 }
 
+#[rustfmt::skip]
+async fn postgres_staying_up(pool: PgPool) -> Done {
+    use fencelock::DistributedLock as _;
+    use fencelock::sql::{AcquireIn as _, SqlLock, postgres::PostgresConfig};
+    let url = fencelock::EngineUrl::parse("postgres://app@db.internal/app")?; // the database of the data
+    let locks = SqlLock::postgres(PostgresConfig::from_url(&url)?.with_attested(["postgres.failover"])).await?;
+    locks.guarantees().require(fencelock::Level::Replicated)?;
+    let mut transaction = pool.begin().await?;
+    let Some(hold) = locks.acquire_in(&mut transaction, "orders/1001").await? else {
+        return Ok(()); // somebody else has it
+    };
+    work(&mut transaction, hold.token()).await?;
+    transaction.commit().await?; // the lock ends with it
+    Ok(())
+}
+
 #[test]
 fn what_is_recommended_stands_here() {
     let need = Need::new(DoubleRun::Wrong).with_check(ResourceCheck::Transaction);
     let here: String = include_str!("chosen.rs").lines().map(|line| format!("{}\n", line.trim_start())).collect();
+    let postgres = need.clone().with_service(Service::Postgres);
     let needs =
-        [need.clone().on_one_host(), need.clone().with_service(Service::Postgres), need.with_service(Service::MySql)];
+        [need.clone().on_one_host(), postgres.clone(), postgres.staying_up(), need.with_service(Service::MySql)];
     for need in needs {
+        assert!(recommend(&need).dependency().contains("sqlx = { version = \"0.9\""), "{need:?}");
         let code: String = recommend(&need).code().lines().map(|line| format!("{}\n", line.trim_start())).collect();
         assert!(code.contains("acquire_in") && here.contains(&code), "{code}");
     }

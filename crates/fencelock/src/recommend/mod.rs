@@ -57,26 +57,23 @@ impl Recommendation {
     }
 
     /// A configuration file, apart from names of hosts; empty where no lock is needed.
+    ///
+    /// A lock inside a transaction is configured in code; there the file is for the command line.
     #[must_use]
     pub fn toml(&self) -> String {
         self.lock.as_ref().map(|lock| lock.settings.toml(&lock.place, lock.level, &lock.deployment)).unwrap_or_default()
     }
 
-    /// The line for `Cargo.toml`; empty where no lock is needed.
+    /// The lines for `Cargo.toml`; empty where no lock is needed.
     #[must_use]
     pub fn dependency(&self) -> String {
-        let version = env!("CARGO_PKG_VERSION");
-        let line = |lock: &Lock| {
-            let feature = lock.place.feature;
-            format!("fencelock = {{ version = \"{version}\", default-features = false, features = [\"{feature}\"] }}")
-        };
-        self.lock.as_ref().map(line).unwrap_or_default()
+        self.lock.as_ref().map(|lock| lock.settings.dependencies(&lock.place)).unwrap_or_default()
     }
 
     /// The lines of code that use it; empty where no lock is needed.
     #[must_use]
     pub fn code(&self) -> String {
-        self.lock.as_ref().map(|lock| lock.settings.code(&lock.place, lock.level)).unwrap_or_default()
+        self.lock.as_ref().map(|lock| lock.settings.code(&lock.place, lock.level, &lock.deployment)).unwrap_or_default()
     }
 }
 
@@ -105,7 +102,7 @@ pub fn recommend(need: &Need) -> Recommendation {
     };
     for id in places::attested(&deployment) {
         advice.push(format!(
-            "`attest = [\"{id}\"]` in the file is your word for what no server can tell. Make it so first: see the rule's \
+            "`{id}`, attested below, is your word for what no server can tell. Make it so first: see the rule's \
              reason in `fencelock check`. Without it, `require` refuses."
         ));
     }
@@ -113,7 +110,7 @@ pub fn recommend(need: &Need) -> Recommendation {
         advice.extend(at_the_resource(need));
     }
     let settings = Settings::of(need);
-    advice.extend(settings.advice());
+    advice.extend(settings.advice(&place));
     Recommendation { lock: Some(Lock { place, level, deployment, settings }), advice }
 }
 

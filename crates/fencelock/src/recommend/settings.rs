@@ -14,6 +14,7 @@ pub(super) struct Settings {
     max_hold: Duration,
     lock_delay: Option<Duration>,
     strict: bool,
+    /// The lock is taken inside a transaction, where the place allows it.
     in_transaction: bool,
 }
 
@@ -48,7 +49,21 @@ impl Settings {
         }
     }
 
-    pub(super) fn advice(&self) -> Vec<String> {
+    /// The engine's settings, and how the transaction begins, if the lock is taken inside one.
+    fn inside(&self, place: &Place) -> Option<(&'static str, &'static str)> {
+        place.sql().filter(|_| self.in_transaction)
+    }
+
+    pub(super) fn advice(&self, place: &Place) -> Vec<String> {
+        if self.inside(place).is_some() {
+            return vec![
+                "The lock lasts exactly as long as the transaction: nothing is renewed and nothing expires, so keep it \
+                 short, and let the database end one whose program hangs."
+                    .to_owned(),
+                "The code asks for the level once, when it connects; the file is for the command line alone."
+                    .to_owned(),
+            ];
+        }
         let mut advice = vec![format!(
             "The lock is renewed while the work lasts; `max_hold` ({}) ends a hold that hangs, and `ttl` ({}) is what a \
              crash makes others wait.",
@@ -66,13 +81,22 @@ impl Settings {
     }
 
     pub(super) fn toml(&self, place: &Place, level: Level, set_up: &Guarantees) -> String {
-        let mut text = String::from("[lock]\n");
+        let inside = self.inside(place).is_some();
+        let mut text = String::new();
+        if inside {
+            text.push_str("# For `fencelock check`, `status` and `purge`; the code does not read it.\n");
+        }
+        text.push_str("[lock]\n");
         let mut line = |key: &str, value: &str| {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{key} = \"{value}\"");
         };
         line("url", place.url);
         line("require", level.as_str());
+        if inside {
+            attest(&mut text, set_up);
+            return text;
+        }
         // A session has to hold both, and theirs is 30 s unless it was set.
         let delay = self.lock_delay.filter(|_| place.engine == "zookeeper").unwrap_or_default();
         line("ttl", &words(self.ttl.saturating_sub(delay)));
@@ -85,21 +109,32 @@ impl Settings {
             line("on_degraded", "refuse");
             line("reprobe", "60s");
         }
-        let said: Vec<_> = attested(set_up).map(|id| format!("\"{id}\"")).collect();
-        if !said.is_empty() {
-            let _ = writeln!(text, "attest = [{}]", said.join(", "));
-        }
+        attest(&mut text, set_up);
         text
     }
 
-    pub(super) fn code(&self, place: &Place, level: Level) -> String {
-        if let (true, Some((config, begin))) = (self.in_transaction, place.sql()) {
-            let (engine, url) = (place.engine, place.url);
+    /// The lines for `Cargo.toml`.
+    pub(super) fn dependencies(&self, place: &Place) -> String {
+        let (version, feature) = (env!("CARGO_PKG_VERSION"), place.feature);
+        let ours =
+            format!("fencelock = {{ version = \"{version}\", default-features = false, features = [\"{feature}\"] }}");
+        if self.inside(place).is_none() {
+            return ours;
+        }
+        // The transaction is of this major version's type.
+        let theirs = format!("sqlx = {{ version = \"0.9\", features = [\"runtime-tokio\", \"{feature}\"] }}");
+        format!("{ours}\n{theirs}")
+    }
+
+    pub(super) fn code(&self, place: &Place, level: Level, set_up: &Guarantees) -> String {
+        if let Some((config, begin)) = self.inside(place) {
+            let (engine, url, said) = (place.engine, place.url, ids(set_up));
+            let attested = if said.is_empty() { String::new() } else { format!(".with_attested([{said}])") };
             format!(
                 "use fencelock::DistributedLock as _;\n\
                  use fencelock::sql::{{AcquireIn as _, SqlLock, {engine}::{config}}};\n\
                  let url = fencelock::EngineUrl::parse(\"{url}\")?; // the database of the data\n\
-                 let locks = SqlLock::{engine}({config}::from_url(&url)?).await?;\n\
+                 let locks = SqlLock::{engine}({config}::from_url(&url)?{attested}).await?;\n\
                  locks.guarantees().require(fencelock::Level::{level:?})?;\n\
                  let mut transaction = pool.{begin}.await?;\n\
                  let Some(hold) = locks.acquire_in(&mut transaction, \"orders/1001\").await? else {{\n    \
@@ -115,5 +150,17 @@ impl Settings {
              guard.release().await?;\n"
                 .to_owned()
         }
+    }
+}
+
+/// The rules that somebody has to vouch for, between quotes.
+fn ids(set_up: &Guarantees) -> String {
+    attested(set_up).map(|id| format!("\"{id}\"")).collect::<Vec<_>>().join(", ")
+}
+
+fn attest(text: &mut String, set_up: &Guarantees) {
+    let said = ids(set_up);
+    if !said.is_empty() {
+        let _ = writeln!(text, "attest = [{said}]");
     }
 }

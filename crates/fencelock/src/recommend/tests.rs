@@ -124,6 +124,12 @@ fn a_resource_that_checks_nothing_is_told_so() {
     assert!(!recommend(&key).needs_lock());
     let moved = Need::new(DoubleRun::Wrong).with_check(ResourceCheck::Transaction).with_service(Service::MySql);
     assert!(recommend(&moved).code().contains("acquire_in"));
+    // What the code does not read is not said to it.
+    let file = recommend(&moved).toml();
+    for key in ["ttl", "wait_at_most", "max_hold", "lock_delay", "on_degraded", "reprobe"] {
+        assert!(!file.contains(key), "{file}");
+    }
+    assert!(!recommend(&moved).advice().iter().any(|said| said.contains("max_hold")));
     let elsewhere = Need::new(DoubleRun::Wrong).with_check(ResourceCheck::Transaction).with_service(Service::Redis);
     assert!(!recommend(&elsewhere).code().contains("acquire_in"));
 }
