@@ -7,13 +7,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// How many faults were under way, from when they began to when they were over,
-/// while one was holding whom they could hit.
+/// while one was holding (or waiting, where that is who is hit) whom they could hit.
 pub(crate) fn hits(experiment: &Experiment, events: &[Event]) -> u32 {
-    let at_holder = experiment.fault.is_at_a_holder();
-    let holds = holds(events);
-    let met =
-        |fault: &Span| holds.iter().any(|hold| hold.overlaps(fault) && (!at_holder || fault.worker == hold.worker));
-    faults(events).iter().map(|fault| u32::from(met(fault))).sum()
+    let spans = match experiment.victim {
+        Victim::Holder => holds(events),
+        Victim::Waiter => waits(events),
+    };
+    let at_workers: Vec<_> = experiment.faults().into_iter().filter(|fault| fault.is_at_a_holder()).collect();
+    let met = |kind: &str, fault: &Span| {
+        let at_worker = at_workers.iter().any(|at| is_of(*at, kind));
+        spans.iter().any(|span| span.overlaps(fault) && (!at_worker || fault.worker == span.worker))
+    };
+    faults(events).iter().map(|(kind, fault)| u32::from(met(kind, fault))).sum()
+}
+
+/// Whether that is what a history calls the fault, with the worker's number behind it.
+fn is_of(fault: Fault, kind: &str) -> bool {
+    kind.rsplit_once(' ').is_some_and(|(id, _)| id == fault.id())
 }
 
 /// A hold, a wait, or a fault at a worker.

@@ -6,6 +6,7 @@
 
 mod certificates;
 mod etcd;
+mod faketime;
 mod mariadb;
 mod netns;
 mod pgbouncer;
@@ -22,6 +23,7 @@ mod zookeeper;
 
 pub use certificates::Certificates;
 pub use etcd::{Etcd, EtcdSettings};
+pub use faketime::Clock;
 pub use mariadb::MariaDb;
 pub use netns::Network;
 pub use pgbouncer::PgBouncer;

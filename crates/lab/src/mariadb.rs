@@ -1,12 +1,13 @@
 //! One MariaDB.
 
 use crate::certificates::Certificates;
+use crate::faketime::Clock;
 use crate::free_port;
 use crate::process::{Failure, Server};
 use crate::template::{self, User};
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use std::time::Duration;
 pub struct MariaDb {
     server: Server,
     address: SocketAddr,
+    user: User,
+    clock: Option<Clock>,
 }
 
 impl MariaDb {
@@ -34,6 +37,44 @@ impl MariaDb {
     /// If it does not come up.
     pub fn start_durable() -> Result<Self, Failure> {
         Self::start_with(["--innodb-flush-log-at-trx-commit=1"])
+    }
+
+    /// The same, on a wall clock that can be [set](Self::clock) by libfaketime.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start_durable_with_clock() -> Result<Self, Failure> {
+        Self::start_as(["--innodb-flush-log-at-trx-commit=1"], |_, _| Ok(Vec::new()), true)
+    }
+
+    /// Its clock, if it was started with one that can be set.
+    ///
+    /// # Errors
+    /// If it was not.
+    pub fn clock(&self) -> Result<&Clock, Failure> {
+        self.clock.as_ref().ok_or_else(|| Failure::new("this server's clock cannot be set"))
+    }
+
+    /// Kills it and starts it again with a new data folder: nothing of what it knew is left.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn wipe(&mut self) -> Result<(), Failure> {
+        self.server.kill();
+        std::fs::remove_dir_all(self.server.folder().join("data"))?;
+        fresh(self.user, self.server.folder())?;
+        self.restart()
+    }
+
+    /// Runs one statement as `root`.
+    ///
+    /// # Errors
+    /// What the server or `mariadb` (Debian package `mariadb-client-core`) said.
+    pub fn sql(&self, statement: &str) -> Result<(), Failure> {
+        let port = self.address.port().to_string();
+        let mut client = Command::new("mariadb");
+        client.args(["--no-defaults", "-h", "127.0.0.1", "-u", "root", "-P", &port, "test", "-e", statement]);
+        template::run(&mut client)
     }
 
     /// A server with these settings on top of a free port and its own folder.
@@ -104,6 +145,14 @@ impl MariaDb {
         settings: impl IntoIterator<Item = S>,
         make: impl FnOnce(User, &Path) -> Result<Vec<String>, Failure>,
     ) -> Result<Self, Failure> {
+        Self::start_as(settings, make, false)
+    }
+
+    fn start_as<S: Into<String>>(
+        settings: impl IntoIterator<Item = S>,
+        make: impl FnOnce(User, &Path) -> Result<Vec<String>, Failure>,
+        clocked: bool,
+    ) -> Result<Self, Failure> {
         let (user, port) = (User::instead_of_root("nobody"), free_port());
         let user = if std::fs::read_to_string("/etc/passwd").is_ok_and(|users| users.contains("\nmysql:")) {
             User::instead_of_root("mysql")
@@ -112,19 +161,15 @@ impl MariaDb {
         };
         let [own, words @ ..] = &*user.prefix() else { return Err(Failure::new("no program")) };
         let server = Server::new(own, "mariadb-server")?;
-        let data = template::data(server.folder(), "mariadb", user, |data| {
-            let mut install = Command::new(own);
-            install.args(words).args(["mariadb-install-db", "--no-defaults", "--skip-test-db"]);
-            install.arg("--auth-root-authentication-method=normal").arg(format!("--datadir={}", data.display()));
-            template::run(&mut install)?;
-            // A folder is a database.
-            template::run(Command::new(own).args(words).arg("mkdir").arg(data.join("test")))
-        })?;
+        let data = fresh(user, server.folder())?;
+        let clock = if clocked { Some(Clock::in_folder(server.folder())?) } else { None };
+        let clocking = clock.iter().flat_map(|clock| ["env".to_owned()].into_iter().chain(clock.environment()));
         let more = make(user, server.folder())?;
         let folder = server.folder().display().to_string();
         let program = std::env::var("FENCELOCK_MARIADBD").unwrap_or_else(|_| "mariadbd".to_owned());
         let server = server
             .with_arguments(words.iter().cloned())
+            .with_arguments(clocking)
             .with_arguments([program, "--no-defaults".to_owned(), format!("--datadir={}", data.display())])
             .with_arguments([format!("--port={port}"), format!("--socket={folder}/s.sock")])
             .with_arguments([format!("--pid-file={folder}/pid")])
@@ -135,7 +180,7 @@ impl MariaDb {
             .with_arguments(["--aria-pagecache-buffer-size=1M"])
             .with_arguments(settings)
             .with_arguments(more);
-        let mut mariadb = Self { server, address: (Ipv4Addr::LOCALHOST, port).into() };
+        let mut mariadb = Self { server, address: (Ipv4Addr::LOCALHOST, port).into(), user, clock };
         mariadb.restart()?;
         Ok(mariadb)
     }
@@ -171,6 +216,19 @@ impl MariaDb {
     pub fn server_mut(&mut self) -> &mut Server {
         &mut self.server
     }
+}
+
+/// A new data folder.
+fn fresh(user: User, folder: &Path) -> Result<PathBuf, Failure> {
+    let [own, words @ ..] = &*user.prefix() else { return Err(Failure::new("no program")) };
+    template::data(folder, "mariadb", user, |data| {
+        let mut install = Command::new(own);
+        install.args(words).args(["mariadb-install-db", "--no-defaults", "--skip-test-db"]);
+        install.arg("--auth-root-authentication-method=normal").arg(format!("--datadir={}", data.display()));
+        template::run(&mut install)?;
+        // A folder is a database.
+        template::run(Command::new(own).args(words).arg("mkdir").arg(data.join("test")))
+    })
 }
 
 /// Whether it greets, as it does everyone who may come in.

@@ -1,6 +1,7 @@
 //! One PostgreSQL.
 
 use crate::certificates::Certificates;
+use crate::faketime::Clock;
 use crate::free_port;
 use crate::process::{Failure, Server};
 use crate::template::{self, User};
@@ -19,6 +20,7 @@ pub struct Postgres {
     address: SocketAddr,
     programs: PathBuf,
     user: User,
+    clock: Option<Clock>,
 }
 
 impl Postgres {
@@ -36,6 +38,22 @@ impl Postgres {
     /// If it does not come up.
     pub fn start_durable() -> Result<Self, Failure> {
         Self::start_with::<&str>([])
+    }
+
+    /// The same, on a wall clock that can be [set](Self::clock) by libfaketime.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start_durable_with_clock() -> Result<Self, Failure> {
+        Self::start_as::<&str>([], fresh, true)
+    }
+
+    /// Its clock, if it was started with one that can be set.
+    ///
+    /// # Errors
+    /// If it was not.
+    pub fn clock(&self) -> Result<&Clock, Failure> {
+        self.clock.as_ref().ok_or_else(|| Failure::new("this server's clock cannot be set"))
     }
 
     /// A server with these settings (`name=value`) on top of a free port and its own folder.
@@ -118,12 +136,25 @@ impl Postgres {
         settings: impl IntoIterator<Item = S>,
         make: impl FnOnce(&Path, User, &Path) -> Result<PathBuf, Failure>,
     ) -> Result<Self, Failure> {
+        Self::start_as(settings, make, false)
+    }
+
+    fn start_as<S: AsRef<str>>(
+        settings: impl IntoIterator<Item = S>,
+        make: impl FnOnce(&Path, User, &Path) -> Result<PathBuf, Failure>,
+        clocked: bool,
+    ) -> Result<Self, Failure> {
         let programs = programs()?;
         let (user, port) = (User::instead_of_root("postgres"), free_port());
         let [own, words @ ..] = &*user.prefix() else { return Err(Failure::new("no program")) };
         let server = Server::new(own, "postgresql")?;
         let data = make(&programs, user, server.folder())?;
+        let clock = if clocked { Some(Clock::in_folder(server.folder())?) } else { None };
         let mut arguments = words.to_vec();
+        if let Some(clock) = &clock {
+            arguments.push("env".to_owned());
+            arguments.extend(clock.environment());
+        }
         arguments.extend([programs.join("postgres"), "-D".into(), data].map(|path| path.display().to_string()));
         let folder = server.folder().display().to_string();
         for setting in [
@@ -138,7 +169,7 @@ impl Postgres {
             arguments.extend(["-c".to_owned(), setting.as_ref().to_owned()]);
         }
         let server = server.with_arguments(arguments);
-        let mut postgres = Self { server, address: (Ipv4Addr::LOCALHOST, port).into(), programs, user };
+        let mut postgres = Self { server, address: (Ipv4Addr::LOCALHOST, port).into(), programs, user, clock };
         postgres.restart()?;
         Ok(postgres)
     }
@@ -164,6 +195,17 @@ impl Postgres {
             std::thread::sleep(Duration::from_millis(100));
         }
         Err(last)
+    }
+
+    /// Kills it and starts it again with a new data folder: nothing of what it knew is left.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn wipe(&mut self) -> Result<(), Failure> {
+        self.server.kill();
+        std::fs::remove_dir_all(self.server.folder().join("data"))?;
+        fresh(&self.programs, self.user, self.server.folder())?;
+        self.restart()
     }
 
     /// Freezes all its processes: connections stay open, nothing is answered.

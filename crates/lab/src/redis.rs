@@ -3,9 +3,24 @@
 use crate::Certificates;
 use crate::free_port;
 use crate::process::{Failure, Server};
+use crate::template;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
+
+/// Settings of a server that writes and syncs every command before it answers.
+pub(crate) const DURABLE: [&str; 10] = [
+    "--save",
+    "",
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "always",
+    "--no-appendfsync-on-rewrite",
+    "no",
+    "--maxmemory-policy",
+    "noeviction",
+];
 
 /// A Redis server (`redis-server` on the PATH, or `LAB_REDIS_SERVER`).
 #[derive(Debug)]
@@ -28,18 +43,7 @@ impl Redis {
     /// # Errors
     /// If it does not come up.
     pub fn start_durable() -> Result<Self, Failure> {
-        Self::start_with([
-            "--save",
-            "",
-            "--appendonly",
-            "yes",
-            "--appendfsync",
-            "always",
-            "--no-appendfsync-on-rewrite",
-            "no",
-            "--maxmemory-policy",
-            "noeviction",
-        ])
+        Self::start_with(DURABLE)
     }
 
     /// A server with these settings on top of a free port, its own folder and `DEBUG` allowed.
@@ -51,21 +55,22 @@ impl Redis {
     }
 
     pub(crate) fn start_on<S: Into<String>>(port: u16, settings: impl IntoIterator<Item = S>) -> Result<Self, Failure> {
-        Self::start_by(Server::new(program(), "redis-server")?, port, settings)
+        Self::start_by(Server::new(program(), "redis-server")?, (Ipv4Addr::LOCALHOST, port).into(), settings)
     }
 
     /// Started by a program that turns into the server.
     pub(crate) fn start_by<S: Into<String>>(
         server: Server,
-        port: u16,
+        address: SocketAddr,
         settings: impl IntoIterator<Item = S>,
     ) -> Result<Self, Failure> {
         let folder = server.folder().display().to_string();
+        let (host, port) = (address.ip().to_string(), address.port().to_string());
         let server = server
-            .with_arguments(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir", &folder])
+            .with_arguments(["--port", &port, "--bind", &host, "--dir", &folder])
             .with_arguments(["--daemonize", "no", "--enable-debug-command", "yes"])
             .with_arguments(settings);
-        let mut redis = Self { server, address: (Ipv4Addr::LOCALHOST, port).into() };
+        let mut redis = Self { server, address };
         redis.restart()?;
         Ok(redis)
     }
@@ -86,6 +91,33 @@ impl Redis {
     pub fn restart_early(&mut self) -> Result<(), Failure> {
         let address = self.address;
         self.server.start(|| command(address, &["PING"]).is_ok_and(|answer| !answer.is_empty()))
+    }
+
+    /// Kills it and starts it again with nothing of what it knew.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn wipe(&mut self) -> Result<(), Failure> {
+        self.server.kill();
+        self.forget();
+        self.restart()
+    }
+
+    fn forget(&self) {
+        let _ = std::fs::remove_dir_all(self.server.folder().join("appendonlydir"));
+        let _ = std::fs::remove_file(self.server.folder().join("dump.rdb"));
+    }
+
+    /// Kills it and starts it again with what `other` has on disk, which writes every command there.
+    ///
+    /// # Errors
+    /// If that cannot be copied, or it does not come up.
+    pub fn restart_as_copy_of(&mut self, other: &Self) -> Result<(), Failure> {
+        self.server.kill();
+        self.forget();
+        let from = other.server.folder().join("appendonlydir");
+        template::run(std::process::Command::new("cp").arg("-a").arg(from).arg(self.server.folder()))?;
+        self.restart()
     }
 
     /// Where it listens.

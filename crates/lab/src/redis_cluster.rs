@@ -1,14 +1,15 @@
 //! A Redis Cluster of three masters with a replica each.
 
-use crate::Certificates;
-use crate::free_port;
-use crate::process::Failure;
+use crate::process::{Failure, Server};
 use crate::redis::{self, Redis};
+use crate::{Certificates, Network, free_port};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 const SLOTS: usize = 16_384;
 const MASTERS: usize = 3;
+const SETTINGS: [&str; 8] =
+    ["--cluster-enabled", "yes", "--repl-diskless-sync-delay", "0", "--save", "", "--appendonly", "no"];
 
 /// Six nodes; a fail-over takes about 2 s.
 #[derive(Debug)]
@@ -48,9 +49,7 @@ impl RedisCluster {
         let patience = patience.as_millis().to_string();
         let (mut nodes, mut ports) = (Vec::new(), Vec::new());
         for _ in 0..MASTERS * 2 {
-            let settings =
-                ["--cluster-enabled", "yes", "--cluster-node-timeout", &patience, "--repl-diskless-sync-delay", "0"];
-            let settings = settings.into_iter().chain(["--save", "", "--appendonly", "no"]).map(str::to_owned);
+            let settings = SETTINGS.into_iter().chain(["--cluster-node-timeout", &patience]).map(str::to_owned);
             let port = cluster_port();
             let tls = files.map(|files| {
                 let more = [("tls-cluster", "yes".to_owned()), ("tls-replication", "yes".to_owned())];
@@ -58,6 +57,27 @@ impl RedisCluster {
             });
             let own = if files.is_some() { free_port() } else { port };
             nodes.push(Redis::start_on(own, settings.chain(tls.into_iter().flatten()))?);
+            ports.push(port);
+        }
+        let cluster = Self { nodes, ports };
+        cluster.join()?;
+        Ok(cluster)
+    }
+
+    /// A node on each host of a network of six, so that one can be cut off from the others; a
+    /// master that is silent for `patience` is replaced.
+    ///
+    /// # Errors
+    /// If one does not come up, or they do not agree within 30 s.
+    pub fn start_in(network: &Network, patience: Duration) -> Result<Self, Failure> {
+        let patience = patience.as_millis().to_string();
+        let (mut nodes, mut ports) = (Vec::new(), Vec::new());
+        for (at, host) in network.addresses().into_iter().enumerate() {
+            let port = cluster_port();
+            let server = Server::new("ip", "iproute2")?.with_arguments(network.inside(at));
+            let server = server.with_arguments([redis::program()]);
+            let settings = SETTINGS.into_iter().chain(["--cluster-node-timeout", &patience, "--protected-mode", "no"]);
+            nodes.push(Redis::start_by(server, (host, port).into(), settings)?);
             ports.push(port);
         }
         let cluster = Self { nodes, ports };
@@ -75,8 +95,9 @@ impl RedisCluster {
                     ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(String::as_str)).collect();
                 node.command(&words)?;
             }
-            if let Some(first) = self.ports.first() {
-                node.command(&["CLUSTER", "MEET", "127.0.0.1", &first.to_string()])?;
+            if let Some((first, port)) = self.nodes.first().zip(self.ports.first()) {
+                let host = first.address().ip().to_string();
+                node.command(&["CLUSTER", "MEET", &host, &port.to_string()])?;
             }
         }
         self.wait_until(|node| Ok(node.command(&["CLUSTER", "NODES"])?.matches(" connected").count() == MASTERS * 2))?;

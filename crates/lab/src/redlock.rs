@@ -1,20 +1,18 @@
 //! Independent Redis servers, for Redlock.
 
+use crate::faketime::Clock;
 use crate::free_port;
 use crate::process::{Failure, Server};
-use crate::redis::{Redis, program};
-use std::path::PathBuf;
+use crate::redis::{DURABLE, Redis, program};
+use std::net::Ipv4Addr;
 
 const VOLATILE: [&str; 4] = ["--save", "", "--appendonly", "no"];
-const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
-/// Its own allocator reads the clock while it starts, and hangs; the C library's does not.
-const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
 
 /// Servers that know nothing of each other.
 #[derive(Debug)]
 pub struct RedisNodes {
     nodes: Vec<Redis>,
-    clocks: Vec<PathBuf>,
+    clocks: Vec<Clock>,
 }
 
 impl RedisNodes {
@@ -41,20 +39,25 @@ impl RedisNodes {
     /// # Errors
     /// If one does not come up.
     pub fn start_with_clocks(count: usize) -> Result<Self, Failure> {
-        if !std::path::Path::new(FAKETIME).exists() {
-            return Err(Failure::new(format!("{FAKETIME} (Debian package libfaketime) is missing")));
-        }
+        Self::start_clocked(count, &VOLATILE)
+    }
+
+    /// The same, where every command is written and synced before it is answered.
+    ///
+    /// # Errors
+    /// If one does not come up.
+    pub fn start_durable_with_clocks(count: usize) -> Result<Self, Failure> {
+        Self::start_clocked(count, &DURABLE)
+    }
+
+    fn start_clocked(count: usize, settings: &[&str]) -> Result<Self, Failure> {
         let (mut nodes, mut clocks) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let server = Server::new("env", "libfaketime")?;
-            let clock = server.folder().join("clock");
-            std::fs::write(&clock, "+0\n")?;
-            let server = server
-                .with_arguments([format!("LD_PRELOAD={FAKETIME} {LIBC}")])
-                .with_arguments([format!("FAKETIME_TIMESTAMP_FILE={}", clock.display())])
-                .with_arguments(["FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"])
-                .with_arguments([program()]);
-            nodes.push(Redis::start_by(server, free_port(), VOLATILE)?);
+            let clock = Clock::in_folder(server.folder())?;
+            let server = server.with_arguments(clock.environment()).with_arguments([program()]);
+            let address = (Ipv4Addr::LOCALHOST, free_port()).into();
+            nodes.push(Redis::start_by(server, address, settings.iter().copied())?);
             clocks.push(clock);
         }
         Ok(Self { nodes, clocks })
@@ -65,7 +68,7 @@ impl RedisNodes {
     /// # Errors
     /// If the nodes were not started with clocks, or it has none at this place.
     pub fn jump(&self, at: usize, seconds: i64) -> Result<(), Failure> {
-        self.set_clock(at, &format!("{seconds:+}"))
+        self.clock(at)?.jump(seconds)
     }
 
     /// Sets a node's clock by libfaketime's own words, such as `+0 x2` for double speed.
@@ -73,8 +76,11 @@ impl RedisNodes {
     /// # Errors
     /// If its clock cannot be set.
     pub fn set_clock(&self, at: usize, words: &str) -> Result<(), Failure> {
-        let clock = self.clocks.get(at).ok_or_else(|| Failure::new("this node's clock cannot be set"))?;
-        Ok(std::fs::write(clock, format!("{words}\n"))?)
+        self.clock(at)?.set(words)
+    }
+
+    fn clock(&self, at: usize) -> Result<&Clock, Failure> {
+        self.clocks.get(at).ok_or_else(|| Failure::new("this node's clock cannot be set"))
     }
 
     /// All nodes.

@@ -183,6 +183,16 @@ impl ZooKeeper {
         self.server.start(|| four_letters(address, "srvr").is_ok_and(|answer| answer.contains("Mode: ")))
     }
 
+    /// Kills it and starts it again with nothing of what it knew.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn wipe(&mut self) -> Result<(), Failure> {
+        self.server.kill();
+        std::fs::remove_dir_all(self.server.folder().join("data").join("version-2"))?;
+        self.restart()
+    }
+
     /// Adds a line to its configuration, for when it starts next; a later line counts over an earlier one.
     ///
     /// # Errors

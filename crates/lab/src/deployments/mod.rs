@@ -1,5 +1,6 @@
 //! Every deployment that is tried, one file an engine.
 
+mod cluster;
 mod etcd;
 mod redis;
 mod redlock;
@@ -17,6 +18,7 @@ pub(crate) fn experiments() -> Vec<Experiment> {
         sqlite::experiments(),
         redis::experiments(),
         sentinel::experiments(),
+        cluster::experiments(),
         redlock::experiments(),
         etcd::experiments(),
         zookeeper::experiments(),

@@ -1,7 +1,7 @@
 //! One Redis, with and without durability.
 
 use super::ways::Ways;
-use crate::experiment::{Asked, Deployment, Experiment, fenced, gated, paused, paused_write_only};
+use crate::experiment::{Asked, Deployment, Experiment, fenced, paused, paused_write_only};
 use crate::fault::Fault;
 use crate::worker::Work;
 use fencelock_lab::{Failure, Redis, RedisNodes};
@@ -21,13 +21,11 @@ impl Deployment for Single {
     fn hurt(&mut self, fault: Fault, worker: u32) -> Result<(), Failure> {
         match fault {
             Fault::ServersStopped => self.redis.server().stop(),
-            Fault::ServerRestarted | Fault::ServerWiped => {
+            Fault::ServerRestarted => {
                 self.redis.server_mut().kill();
-                if fault == Fault::ServerWiped {
-                    let _ = std::fs::remove_dir_all(self.redis.server().folder().join("appendonlydir"));
-                }
                 self.redis.restart()?;
             }
+            Fault::ServerWiped => self.redis.wipe()?,
             Fault::Flushed => {
                 self.redis.command(&["FLUSHALL"])?;
             }
@@ -62,6 +60,7 @@ fn evict(redis: &Redis) -> Result<(), Failure> {
 /// One server on a clock that can be set.
 struct Clocked {
     nodes: RedisNodes,
+    speed: u32,
     offset: i64,
 }
 
@@ -74,7 +73,7 @@ impl Deployment for Clocked {
         match fault {
             Fault::ClockForward => self.offset += 60,
             Fault::ClockBack => self.offset -= 60,
-            Fault::ClockFast => return self.nodes.set_clock(0, "+0 x2"),
+            Fault::ClockFast => return self.nodes.set_clock(0, &format!("+0 x{}", self.speed)),
             other => return Err(Failure::new(format!("a clock does not suffer {other}"))),
         }
         self.nodes.jump(0, self.offset)
@@ -94,34 +93,46 @@ fn start_forgetful() -> Result<Box<dyn Deployment>, Failure> {
 }
 
 fn start_clocked() -> Result<Box<dyn Deployment>, Failure> {
-    Ok(Box::new(Clocked { nodes: RedisNodes::start_with_clocks(1)?, offset: 0 }))
+    Ok(Box::new(Clocked { nodes: RedisNodes::start_durable_with_clocks(1)?, speed: 2, offset: 0 }))
+}
+
+fn start_fast() -> Result<Box<dyn Deployment>, Failure> {
+    Ok(Box::new(Clocked { nodes: RedisNodes::start_durable_with_clocks(1)?, speed: 4, offset: 0 }))
 }
 
 pub(super) fn experiments() -> Vec<Experiment> {
-    let durable = |fault| Experiment::new("redis", "AOF always", fault, start_durable).holds(fenced());
-    let forgetful =
-        |fault| Experiment::new("redis", "no persistence", fault, start_forgetful).with_work(Work::beset(200, 800));
-    let clocked = |fault| {
-        Experiment::new("redis", "a clock that is set", fault, start_clocked)
-            .holds(gated())
-            .with_work(Work::beset(200, 600))
-    };
+    let bare = |fault| Experiment::new("redis", "AOF always", fault, start_durable);
+    let durable = |fault| bare(fault).holds(fenced());
+    let forgetful = |fault| Experiment::new("redis", "no persistence", fault, start_forgetful);
+    let beset = |fault| forgetful(fault).with_work(Work::beset(200, 800));
+    let clocked =
+        |fault, start| Experiment::new("redis", "a clock that is set", fault, start).with_work(Work::beset(200, 600));
     let twice = [Asked::Of(Property::E1)];
     vec![
         durable(Fault::HolderKilled),
+        durable(Fault::HolderStoppedShort),
         paused(durable(Fault::HolderStoppedLong)).quick(),
-        paused_write_only(Experiment::new("redis", "AOF always", Fault::HolderStoppedLong, start_durable)),
+        paused_write_only(bare(Fault::HolderStoppedLong)),
         durable(Fault::HolderCut),
         durable(Fault::RepliesDropped),
         durable(Fault::RequestsDelayed),
         durable(Fault::RequestsTwice),
         durable(Fault::ServersStopped),
         durable(Fault::ServerRestarted).quick(),
-        forgetful(Fault::ServerRestarted).breaks(twice).with_rounds(4, 2).quick(),
-        forgetful(Fault::Flushed).breaks(twice),
-        forgetful(Fault::Evicted).breaks(twice),
-        clocked(Fault::ClockForward).breaks(twice).with_rounds(4, 2).quick(),
-        clocked(Fault::ClockBack).holds(fenced()),
-        clocked(Fault::ClockFast),
+        bare(Fault::ServerWiped).with_work(Work::beset(200, 800)).breaks(twice).with_rounds(4, 2),
+        forgetful(Fault::HolderKilled),
+        forgetful(Fault::HolderStoppedLong),
+        forgetful(Fault::HolderCut),
+        forgetful(Fault::RepliesDropped),
+        forgetful(Fault::RequestsDelayed),
+        forgetful(Fault::ServersStopped),
+        beset(Fault::ServerRestarted).breaks(twice).with_rounds(4, 2).quick(),
+        beset(Fault::Flushed).breaks(twice),
+        beset(Fault::Evicted).breaks(twice),
+        clocked(Fault::ClockForward, start_clocked).breaks(twice).with_rounds(4, 2).quick(),
+        clocked(Fault::ClockBack, start_clocked).holds(fenced()),
+        // Renewed after a third of the ttl, it is in time.
+        clocked(Fault::ClockFast, start_clocked).called("twice as fast").holds(fenced()),
+        clocked(Fault::ClockFast, start_fast).called("four times as fast").breaks(twice),
     ]
 }

@@ -1,16 +1,25 @@
 //! Redlock: five independent nodes, durable, or on clocks that can be set.
 
-use crate::experiment::{Asked, Deployment, Experiment, fenced, gated, paused};
+use super::ways::Ways;
+use crate::experiment::{Asked, Deployment, Experiment, fenced, paused};
 use crate::fault::Fault;
 use crate::worker::Work;
 use fencelock::EngineUrl;
 use fencelock::redlock::{RedlockConfig, RedlockOperator};
-use fencelock_lab::{Failure, RedisNodes};
+use fencelock_lab::{Failure, Redis, RedisNodes};
 use fencelock_testkit::history::Property;
 use std::time::Duration;
 
+/// Beyond the ttl, so that nothing is left of locks that are not renewed.
+const BEYOND: Duration = Duration::from_millis(3_500);
+const TTL: Duration = Duration::from_secs(3);
+
 struct Nodes {
     nodes: RedisNodes,
+    ways: Ways,
+    /// How many nodes' clocks are set together, how fast, and how far they are off already.
+    clocks: usize,
+    speed: u32,
     offset: i64,
     next: usize,
     hurt: Option<usize>,
@@ -18,7 +27,11 @@ struct Nodes {
 
 impl Nodes {
     fn begin(nodes: RedisNodes) -> Result<Box<dyn Deployment>, Failure> {
-        let set = Self { nodes, offset: 0, next: 0, hurt: None };
+        Self::begin_with(nodes, 0, 1)
+    }
+
+    fn begin_with(nodes: RedisNodes, clocks: usize, speed: u32) -> Result<Box<dyn Deployment>, Failure> {
+        let set = Self { nodes, ways: Ways::default(), clocks, speed, offset: 0, next: 0, hurt: None };
         set.operate(async |operator| operator.init(0).await.map(|_| ()))?;
         Ok(Box::new(set))
     }
@@ -37,13 +50,35 @@ impl Nodes {
         self.next
     }
 
-    /// Kills a node, and gives it back without anything that it knew.
-    fn wipe(&mut self, at: usize) -> Result<String, Failure> {
-        let node = self.nodes.nodes_mut().get_mut(at).ok_or_else(|| Failure::new("no such node"))?;
-        node.server_mut().kill();
-        let _ = std::fs::remove_dir_all(node.server().folder().join("appendonlydir"));
-        node.restart()?;
-        Ok(node.address().to_string())
+    fn node(&mut self, at: usize) -> Result<&mut Redis, Failure> {
+        let count = self.nodes.nodes().len();
+        self.nodes.nodes_mut().get_mut(at % count).ok_or_else(|| Failure::new("no such node"))
+    }
+
+    /// Whoever holds now holds on three nodes alone, of which one is replaced: it has the
+    /// counters of another, as if they had been given to it at once, and no locks.
+    fn replace_at_once(&mut self) -> Result<(), Failure> {
+        let first = self.turn();
+        for away in [first, first + 1] {
+            self.node(away)?.server_mut().kill();
+        }
+        std::thread::sleep(BEYOND);
+        for back in [first, first + 1] {
+            self.node(back)?.restart()?;
+        }
+        // Everybody finds them again.
+        std::thread::sleep(Duration::from_millis(1_500));
+        let count = self.nodes.nodes().len();
+        let (replaced, other) = ((first + 2) % count, (first + 3) % count);
+        let nodes = self.nodes.nodes_mut();
+        let [replaced, other] = nodes.get_disjoint_mut([replaced, other]).map_err(|e| Failure::new(e.to_string()))?;
+        replaced.restart_as_copy_of(other)?;
+        let locks = "for _, key in ipairs(redis.call('KEYS', '*:lock:*')) do redis.call('DEL', key) end";
+        replaced.command(&["EVAL", locks, "0"]).map(|_| ())
+    }
+
+    fn set_clocks(&self, words: &str) -> Result<(), Failure> {
+        (0..self.clocks).try_for_each(|at| self.nodes.set_clock(at, words))
     }
 }
 
@@ -52,28 +87,36 @@ fn told(e: fencelock::Error) -> Failure {
 }
 
 impl Deployment for Nodes {
-    fn url(&mut self, _worker: u32) -> Result<String, Failure> {
-        Ok(format!("redlock://{}", self.nodes.addresses()))
+    fn url(&mut self, worker: u32) -> Result<String, Failure> {
+        let nodes: Vec<_> = self.nodes.nodes().iter().map(Redis::address).collect();
+        Ok(format!("redlock://{}", self.ways.to_all(nodes, worker)?))
     }
 
-    fn hurt(&mut self, fault: Fault, _worker: u32) -> Result<(), Failure> {
+    fn hurt(&mut self, fault: Fault, worker: u32) -> Result<(), Failure> {
         match fault {
             Fault::ServersStopped => self.nodes.nodes().iter().for_each(|node| node.server().stop()),
             Fault::ServerRestarted => {
                 let at = self.turn();
-                if let Some(node) = self.nodes.nodes_mut().get_mut(at) {
-                    node.server_mut().kill();
-                }
+                self.node(at)?.server_mut().kill();
             }
+            Fault::ServerWiped => {
+                let at = self.turn();
+                self.node(at)?.wipe()?;
+            }
+            Fault::ReplacedAtOnce => self.replace_at_once()?,
             Fault::ReplacedAfterDelay => {
                 let at = self.turn();
-                let address = self.wipe(at)?;
+                let node = self.node(at)?;
+                node.wipe()?;
+                let address = node.address().to_string();
                 self.operate(async |operator| operator.reseed(&address, Duration::from_secs(5)).await.map(|_| ()))?;
             }
-            Fault::ClockForward => {
-                self.offset += 60;
-                (0..3).try_for_each(|at| self.nodes.jump(at, self.offset))?;
+            Fault::ClockForward | Fault::ClockBack => {
+                self.offset += if fault == Fault::ClockForward { 60 } else { -60 };
+                self.set_clocks(&format!("{:+}", self.offset))?;
             }
+            Fault::ClockFast => self.set_clocks(&format!("+0 x{}", self.speed))?,
+            other if self.ways.hurt(other, worker) => {}
             other => return Err(Failure::new(format!("Redlock does not suffer {other}"))),
         }
         Ok(())
@@ -82,12 +125,13 @@ impl Deployment for Nodes {
     fn mend(&mut self, fault: Fault, _worker: u32) -> Result<(), Failure> {
         match (fault, self.hurt.take()) {
             (Fault::ServersStopped, _) => self.nodes.nodes().iter().for_each(|node| node.server().cont()),
-            (Fault::ServerRestarted, Some(at)) => {
-                if let Some(node) = self.nodes.nodes_mut().get_mut(at) {
-                    node.restart()?;
-                }
+            (Fault::ServerRestarted, Some(at)) => self.node(at)?.restart()?,
+            // Nothing is given to it but its address: it has no counters, and does not vote.
+            (Fault::ServerWiped, Some(at)) => {
+                let address = self.node(at)?.address().to_string();
+                self.operate(async |operator| operator.reseed(&address, Duration::from_secs(5)).await.map(|_| ()))?;
             }
-            _ => {}
+            _ => self.ways.mend(),
         }
         Ok(())
     }
@@ -97,24 +141,52 @@ fn start_durable() -> Result<Box<dyn Deployment>, Failure> {
     Nodes::begin(RedisNodes::start_durable(5)?)
 }
 
-fn start_clocked() -> Result<Box<dyn Deployment>, Failure> {
-    Nodes::begin(RedisNodes::start_with_clocks(5)?)
+fn clocked(clocks: usize, speed: u32) -> Result<Box<dyn Deployment>, Failure> {
+    Nodes::begin_with(RedisNodes::start_durable_with_clocks(5)?, clocks, speed)
+}
+
+fn start_two_clocked() -> Result<Box<dyn Deployment>, Failure> {
+    clocked(2, 4)
+}
+
+fn start_three_clocked() -> Result<Box<dyn Deployment>, Failure> {
+    clocked(3, 2)
+}
+
+fn start_three_fast() -> Result<Box<dyn Deployment>, Failure> {
+    clocked(3, 4)
 }
 
 pub(super) fn experiments() -> Vec<Experiment> {
     let durable = |fault| Experiment::new("redlock", "five nodes, AOF always", fault, start_durable).holds(fenced());
-    let clocked = |fault| Experiment::new("redlock", "five nodes, clocks that are set", fault, start_clocked);
+    let at_clocks = |fault, start| {
+        let experiment = Experiment::new("redlock", "five nodes, clocks that are set", fault, start);
+        experiment.with_work(Work::beset(200, 600)).with_rounds(4, 2)
+    };
+    let minority = |fault| at_clocks(fault, start_two_clocked).called("of two nodes").holds(fenced());
+    let majority = |fault| at_clocks(fault, start_three_clocked).called("of three nodes");
+    let twice = [Asked::Of(Property::E1)];
+    let replaced = Experiment::new("redlock", "five nodes, AOF always", Fault::ReplacedAtOnce, start_durable);
+    let replaced = replaced.with_ttl(TTL).with_work(Work::beset(6_000, 10_000)).with_workers(6).with_rounds(3, 1);
     vec![
         durable(Fault::HolderKilled),
         paused(durable(Fault::HolderStoppedLong)).quick(),
+        durable(Fault::HolderStoppedShort),
+        durable(Fault::HolderCut),
+        durable(Fault::RepliesDropped),
+        durable(Fault::RequestsDelayed),
         durable(Fault::ServersStopped),
-        durable(Fault::ServerRestarted).quick(),
+        durable(Fault::ServerRestarted).with_times(Duration::from_secs(2), Duration::from_secs(2)).quick(),
+        durable(Fault::ServerWiped).with_times(Duration::from_secs(2), Duration::from_secs(2)).with_rounds(3, 2),
         durable(Fault::ReplacedAfterDelay).with_rounds(3, 2),
-        clocked(Fault::ClockForward)
-            .with_work(Work::beset(200, 600))
-            .holds(gated())
-            .breaks([Asked::Of(Property::E1)])
-            .with_rounds(4, 2)
-            .quick(),
+        replaced.breaks(twice),
+        minority(Fault::ClockForward),
+        minority(Fault::ClockBack),
+        minority(Fault::ClockFast).called("of two nodes, four times as fast"),
+        majority(Fault::ClockForward).breaks(twice).quick(),
+        majority(Fault::ClockBack).holds(fenced()),
+        // Renewed after a third of the ttl, it is in time.
+        majority(Fault::ClockFast).called("of three nodes, twice as fast").holds(fenced()),
+        at_clocks(Fault::ClockFast, start_three_fast).called("of three nodes, four times as fast").breaks(twice),
     ]
 }

@@ -1,4 +1,4 @@
-//! A way of its own for each worker to one server, so that one of them can be cut off.
+//! Ways of its own for each worker to the servers, so that one worker can be cut off.
 
 use crate::fault::Fault;
 use fencelock_lab::{Failure, Mood, Proxy};
@@ -7,23 +7,35 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 #[derive(Debug, Default)]
-pub(super) struct Ways(HashMap<u32, Proxy>);
+pub(super) struct Ways(HashMap<u32, Vec<Proxy>>);
 
 impl Ways {
     /// The port of the worker's way to `server`.
     pub(super) fn to(&mut self, server: SocketAddr, worker: u32) -> Result<u16, Failure> {
         let way = Proxy::before(server)?;
         let port = way.port();
-        self.0.insert(worker, way);
+        self.0.entry(worker).or_default().push(way);
         Ok(port)
+    }
+
+    /// `host:port` of the worker's way to each of the servers, separated by commas, as in a URL.
+    pub(super) fn to_all(
+        &mut self,
+        servers: impl IntoIterator<Item = SocketAddr>,
+        worker: u32,
+    ) -> Result<String, Failure> {
+        let ways = servers.into_iter().map(|server| Ok(format!("127.0.0.1:{}", self.to(server, worker)?)));
+        Ok(ways.collect::<Result<Vec<_>, Failure>>()?.join(","))
     }
 
     /// All ways but one lead to `server` from now on.
     pub(super) fn turn_to(&self, server: SocketAddr, except: Option<u32>) {
-        self.0.iter().filter(|(of, _)| Some(**of) != except).for_each(|(_, way)| way.turn_to(server));
+        self.0.iter().filter(|(of, _)| Some(**of) != except).for_each(|(_, ways)| {
+            ways.iter().for_each(|way| way.turn_to(server));
+        });
     }
 
-    /// Begins a fault of one worker's way; false if it is none.
+    /// Begins a fault of one worker's ways; false if it is none.
     pub(super) fn hurt(&self, fault: Fault, worker: u32) -> bool {
         let (mood, all) = match fault {
             Fault::HolderCut => (Mood::Refuse, false),
@@ -32,13 +44,13 @@ impl Ways {
             Fault::RequestsTwice => (Mood::RequestsTwice(Duration::from_millis(400)), true),
             _ => return false,
         };
-        for (_, way) in self.0.iter().filter(|(of, _)| all || **of == worker) {
-            way.set(mood);
+        for (_, ways) in self.0.iter().filter(|(of, _)| all || **of == worker) {
+            ways.iter().for_each(|way| way.set(mood));
         }
         true
     }
 
     pub(super) fn mend(&self) {
-        self.0.values().for_each(|way| way.set(Mood::Honest));
+        self.0.values().flatten().for_each(|way| way.set(Mood::Honest));
     }
 }
