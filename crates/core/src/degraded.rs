@@ -100,17 +100,30 @@ pub(crate) fn look(watch: &Watch, schedule: &Schedule) {
 pub(crate) async fn probe_every(interval: Duration, client: Weak<Shared>) {
     loop {
         tokio::time::sleep(interval).await;
-        let Some(engine) = client.upgrade().map(|shared| Arc::clone(&shared.engine)) else { return };
-        let probed = tokio::time::timeout(PROBE, engine.probe()).await;
-        drop(engine);
-        match probed {
-            Ok(Ok(_)) => {}
-            Ok(Err(e)) => {
-                tracing::debug!(target: "fencelock", event = "not_probed", error = %e, "no answer to a probe")
-            }
-            Err(_) => tracing::debug!(target: "fencelock", event = "not_probed", "no answer to a probe"),
+        if client.strong_count() == 0 {
+            return;
         }
-        let Some(shared) = client.upgrade() else { return };
-        look(&shared.watch, &shared.context.schedule);
+        // A task of its own, so that an engine that panics is one probe without an answer and not the last probe.
+        match tokio::spawn(probe_once(client.clone())).await {
+            Ok(()) => {}
+            Err(e) if e.is_panic() => {
+                tracing::warn!(target: "fencelock", event = "not_probed", error = "the engine panicked", "no answer to a probe");
+            }
+            // The runtime ends.
+            Err(_) => return,
+        }
     }
+}
+
+async fn probe_once(client: Weak<Shared>) {
+    let Some(engine) = client.upgrade().map(|shared| Arc::clone(&shared.engine)) else { return };
+    let probed = tokio::time::timeout(PROBE, engine.probe()).await;
+    drop(engine);
+    match probed {
+        Ok(Ok(_)) => {}
+        Ok(Err(e)) => tracing::debug!(target: "fencelock", event = "not_probed", error = %e, "no answer to a probe"),
+        Err(_) => tracing::debug!(target: "fencelock", event = "not_probed", "no answer to a probe"),
+    }
+    let Some(shared) = client.upgrade() else { return };
+    look(&shared.watch, &shared.context.schedule);
 }

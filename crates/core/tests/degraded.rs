@@ -19,6 +19,7 @@ struct Changing {
     known: Mutex<Arc<Guarantees>>,
     probes: AtomicUsize,
     silent: AtomicBool,
+    panics: AtomicBool,
 }
 
 fn fifo() -> Guarantees {
@@ -32,8 +33,8 @@ fn without_fifo() -> Guarantees {
 impl Changing {
     fn new() -> Arc<Self> {
         let (real, known) = (Mutex::new(fifo()), Mutex::new(Arc::new(fifo())));
-        let (probes, silent) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Arc::new(Self { locks: MemoryLock::new(), real, known, probes, silent })
+        let (probes, silent, panics) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { locks: MemoryLock::new(), real, known, probes, silent, panics })
     }
 
     fn becomes(&self, found: Guarantees) {
@@ -53,6 +54,7 @@ impl DistributedLock for Changing {
     }
     async fn probe(&self) -> Result<Arc<Guarantees>> {
         self.probes.fetch_add(1, Ordering::SeqCst);
+        assert!(!self.panics.load(Ordering::SeqCst), "a fault in an engine");
         if self.silent.load(Ordering::SeqCst) {
             return Err(fencelock_core::Error::new(ErrorKind::Unavailable, "no answer"));
         }
@@ -186,4 +188,18 @@ async fn probes_come_as_often_as_asked_and_end_with_the_client() {
     drop(client);
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(engine.probes.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_panics_is_not_the_last() {
+    let engine = Changing::new();
+    let client = client(&engine).on_degraded(OnDegraded::Refuse).reprobe(Duration::from_secs(60)).build().unwrap();
+    engine.panics.store(true, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(150)).await;
+    assert_eq!(engine.probes.load(Ordering::SeqCst), 2);
+    client.acquire("one").await.unwrap().release().await.unwrap();
+    engine.panics.store(false, Ordering::SeqCst);
+    engine.becomes(without_fifo());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(client.acquire("one").await.unwrap_err().kind(), ErrorKind::Refused);
 }
