@@ -32,6 +32,8 @@ pub(crate) enum Asked {
     OpenUpdates,
     /// Updates to a counter whose gate is not entered before the read: the token is checked at the write alone.
     WriteOnlyUpdates,
+    /// While a server is away, somebody is served.
+    StaysUp,
 }
 
 impl Asked {
@@ -40,6 +42,7 @@ impl Asked {
             Self::Of(property) => property.id(),
             Self::OpenUpdates => "G2 without a gate",
             Self::WriteOnlyUpdates => "G2 checked at the write only",
+            Self::StaysUp => "UP",
         }
     }
 }
@@ -50,12 +53,23 @@ impl fmt::Display for Asked {
     }
 }
 
+/// Whom a fault at a worker is done to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Victim {
+    Holder,
+    /// One who waits for the lock.
+    Waiter,
+}
+
 /// One cell of the matrix.
 #[derive(Clone, Debug)]
 pub(crate) struct Experiment {
     pub(crate) engine: &'static str,
     pub(crate) deployment: &'static str,
     pub(crate) fault: Fault,
+    /// Each round does another of these instead, by the seed.
+    pub(crate) mixed: Vec<Fault>,
+    pub(crate) victim: Victim,
     /// What is special about it, where the same fault is tried in several ways.
     pub(crate) variant: &'static str,
     /// What must hold, and what must break; of the rest only what was seen is told.
@@ -92,6 +106,8 @@ impl Experiment {
             engine,
             deployment,
             fault,
+            mixed: Vec::new(),
+            victim: Victim::Holder,
             variant: "",
             holds: Vec::new(),
             breaks: Vec::new(),
@@ -105,7 +121,7 @@ impl Experiment {
             rest: ttl * 2,
             aim: &[],
             least_hits: 2,
-            served_within: ttl * 5,
+            served_within: serving(ttl),
         }
     }
 
@@ -129,7 +145,7 @@ impl Experiment {
 
     /// Another ttl, and everything that follows from it.
     pub(crate) fn with_ttl(mut self, ttl: Duration) -> Self {
-        (self.ttl, self.lasts, self.rest, self.served_within) = (ttl, lasting(self.fault, ttl), ttl * 2, ttl * 5);
+        (self.ttl, self.lasts, self.rest, self.served_within) = (ttl, lasting(self.fault, ttl), ttl * 2, serving(ttl));
         self
     }
 
@@ -153,6 +169,37 @@ impl Experiment {
         self
     }
 
+    /// The fault is done to one who waits, where it is one at a worker.
+    pub(crate) fn at_a_waiter(mut self) -> Self {
+        self.victim = Victim::Waiter;
+        self
+    }
+
+    /// All of these, in an order that the seed decides.
+    pub(crate) fn with_mixed(mut self, faults: impl IntoIterator<Item = Fault>) -> Self {
+        self.mixed = faults.into_iter().collect();
+        self
+    }
+
+    /// All faults that it may do.
+    pub(crate) fn faults(&self) -> Vec<Fault> {
+        if self.mixed.is_empty() { vec![self.fault] } else { self.mixed.clone() }
+    }
+
+    /// As in reports and on the command line.
+    pub(crate) fn fault_id(&self) -> String {
+        match (self.mixed.is_empty(), self.victim) {
+            (false, _) => "mixed".to_owned(),
+            (true, Victim::Holder) => self.fault.id().to_owned(),
+            (true, Victim::Waiter) => self.fault.id().replacen("holder", "waiter", 1),
+        }
+    }
+
+    /// How long a fault of a mixture lasts; the others last as long as they say.
+    pub(crate) fn lasting(&self, fault: Fault) -> Duration {
+        if self.mixed.is_empty() { self.lasts } else { lasting(fault, self.ttl) }
+    }
+
     /// What is special about it.
     pub(crate) fn called(mut self, variant: &'static str) -> Self {
         self.variant = variant;
@@ -167,14 +214,21 @@ impl Experiment {
     /// The name it is chosen by.
     pub(crate) fn id(&self) -> String {
         let variant = if self.variant.is_empty() { String::new() } else { format!(" ({})", self.variant) };
-        format!("{}/{}/{}{variant}", self.engine, self.deployment, self.fault)
+        format!("{}/{}/{}{variant}", self.engine, self.deployment, self.fault_id())
     }
+}
+
+/// A holder may have been killed just before the end of a fault: its ttl, a second
+/// for the service to notice, and as much again for a machine with other work.
+fn serving(ttl: Duration) -> Duration {
+    ttl * 2 + Duration::from_secs(2)
 }
 
 fn lasting(fault: Fault, ttl: Duration) -> Duration {
     match fault {
         Fault::HolderStoppedShort => ttl / 2,
-        Fault::HolderKilled | Fault::Flushed | Fault::Evicted => ttl / 10,
+        Fault::HolderKilled => ttl / 10,
+        fault if fault.is_at_once() => Duration::ZERO,
         _ => ttl * 2,
     }
 }

@@ -2,9 +2,12 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a program for a terminal")]
 
+mod claim;
 mod deployments;
 mod experiment;
 mod fault;
+mod hits;
+mod promise;
 mod report;
 mod runner;
 mod store;
@@ -116,7 +119,7 @@ fn chosen(run: &Run) -> Result<Vec<Experiment>, Failure> {
     let is = |wanted: &[String], it: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == it);
     let experiments: Vec<_> = deployments::experiments()
         .into_iter()
-        .filter(|e| is(&run.engine, e.engine) && is(&run.deployment, e.deployment) && is(&run.fault, e.fault.id()))
+        .filter(|e| is(&run.engine, e.engine) && is(&run.deployment, e.deployment) && is(&run.fault, &e.fault_id()))
         .filter(|e| !run.quick || e.quick)
         .collect();
     if experiments.is_empty() {
@@ -197,7 +200,7 @@ fn try_one(run: &Run, experiment: &Experiment, seed: u64, share: Option<Duration
             rows.iter().any(|row| row.expected == verdict::Expected::Holds && row.verdict == verdict::Came::Broken);
         let done = rows.iter().all(verdict::Row::is_as_expected);
         if broken || done || last {
-            return Ok(Report { experiment: experiment.clone(), rows, events: ran.events });
+            return Ok(Report { experiment: experiment.clone(), found: ran.found, rows, events: ran.events });
         }
         eprintln!(
             "{}: nothing broken, and not all shown that was looked for; again with seed {}",

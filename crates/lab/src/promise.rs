@@ -6,25 +6,44 @@ use crate::fault::Fault;
 use fencelock::{Assumption, Guarantees, Level};
 use fencelock_testkit::history::Property::{self, E1, E2, G1, G2, K1, K2, L1, R1};
 
-/// What must hold if what the deployment says of itself is true.
-pub(crate) fn promised(found: &Guarantees, fault: Fault) -> Vec<Asked> {
+/// What must hold under all of these faults if what the deployment says of itself is true.
+pub(crate) fn promised(found: &Guarantees, faults: &[Fault]) -> Vec<Asked> {
     let Some(level) = found.level() else { return Vec::new() };
     let leans = |on| found.assumptions().any(|assumption| assumption == on);
-    let of = |level: Level| -> &[Property] {
-        match level {
-            Level::Advisory => &[E1, R1, L1],
-            Level::Leased => &[E1, R1, L1, E2],
-            _ => &[E1, R1, L1, E2, K1, K2, G1, G2],
-        }
-    };
+    let mut each = faults.iter().map(|fault| promised_by(level, &leans, *fault));
+    let mut all = each.next().unwrap_or_default();
+    for some in each {
+        all.retain(|asked| some.contains(asked));
+    }
+    all
+}
+
+/// What a level promises under one fault, where it leans on these assumptions.
+pub(crate) fn promised_by(level: Level, leans: &dyn Fn(Assumption) -> bool, fault: Fault) -> Vec<Asked> {
     let properties = match withstood_from(fault) {
-        Needs::Level(least) if level >= least => of(level),
-        Needs::Clock(clock) if !leans(clock) && level >= Level::Leased => of(level),
+        Needs::Level(least) if level >= least => of_level(level),
+        Needs::Clock(clock) if !leans(clock) && level >= Level::Leased => of_level(level),
         // Tokens are good whatever the clocks do.
         Needs::Clock(_) if level >= Level::Fenced => &[K1, K2, G1, G2],
         _ => &[],
     };
-    properties.iter().copied().map(Asked::Of).collect()
+    let is_away = matches!(fault, Fault::LeaderKilled | Fault::LeaderIsolated | Fault::LeaderStopped);
+    let up = (level >= Level::Replicated && is_away).then_some(Asked::StaysUp);
+    properties.iter().copied().map(Asked::Of).chain(up).collect()
+}
+
+/// What a level promises under what it withstands.
+pub(crate) const fn of_level(level: Level) -> &'static [Property] {
+    match level {
+        Level::Advisory => &[E1, R1, L1],
+        Level::Leased => &[E1, R1, L1, E2],
+        _ => &[E1, R1, L1, E2, K1, K2, G1, G2],
+    }
+}
+
+/// Whether no waiter loses its place by it, so that whoever promises an order keeps it.
+pub(crate) const fn is_in_order(fault: Fault) -> bool {
+    matches!(fault, Fault::None | Fault::HolderKilled)
 }
 
 /// What it takes to withstand a fault.
@@ -76,7 +95,7 @@ mod tests {
     }
 
     fn ids(level: Level, fault: Fault) -> Vec<&'static str> {
-        promised(&found(level), fault).into_iter().map(Asked::id).collect()
+        promised(&found(level), &[fault]).into_iter().map(Asked::id).collect()
     }
 
     #[test]
@@ -88,6 +107,13 @@ mod tests {
         assert!(ids(Level::Fenced, Fault::FailedOver).is_empty());
         assert_eq!(ids(Level::Replicated, Fault::FailedOver).len(), 8);
         assert!(ids(Level::Replicated, Fault::ServerWiped).is_empty());
+        assert!(ids(Level::Replicated, Fault::LeaderKilled).contains(&"UP"), "the service stays up");
+    }
+
+    #[test]
+    fn a_mixture_promises_what_each_of_its_faults_leaves() {
+        let mixed = promised(&found(Level::Fenced), &[Fault::HolderKilled, Fault::ClockForward]);
+        assert_eq!(mixed, [K1, K2, G1, G2].map(Asked::Of));
     }
 
     #[test]

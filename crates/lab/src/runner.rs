@@ -1,16 +1,18 @@
 //! Runs one experiment: starts the deployment and the workers, does the faults by
 //! the seed, and gives back the history.
 
-use crate::experiment::{Deployment, Experiment};
+use crate::experiment::{Asked, Deployment, Experiment, Victim};
 use crate::fault::Fault;
 use crate::store::Store;
 use crate::worker::Terms;
+use fencelock::Guarantees;
 use fencelock_lab::Failure;
 use fencelock_testkit::history::{Event, Recorder, What, read};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -21,10 +23,12 @@ pub(crate) static ENDED: AtomicBool = AtomicBool::new(false);
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) events: Vec<Event>,
-    /// The level that the deployment gave when it was connected to.
-    pub(crate) level: String,
-    /// What it said it is, with its version, and what was attested.
-    pub(crate) server: String,
+    /// What the deployment said of itself when it was connected to.
+    pub(crate) found: Arc<Guarantees>,
+    /// What was attested.
+    pub(crate) attested: Vec<String>,
+    /// How long the workers worked in all, until the last was ended.
+    pub(crate) lasted: Duration,
 }
 
 struct Worker {
@@ -49,6 +53,11 @@ impl Worker {
             let _ = file.read_to_end(&mut tail);
         }
         String::from_utf8_lossy(&tail).trim_end().lines().last().unwrap_or_default().to_owned()
+    }
+
+    /// Whether it has asked and not been answered.
+    fn is_waiting(&self) -> bool {
+        self.last_line().contains("\"acquire\"")
     }
 
     /// Whether it is under a lock, and where `aim` is given, between its look and its write there.
@@ -77,7 +86,7 @@ struct Run<'a> {
     store: Store,
     folder: &'a Path,
     started: u32,
-    random: fastrand::Rng,
+    seed: u64,
     recorder: Recorder,
 }
 
@@ -97,10 +106,11 @@ pub(crate) fn run(
         folder,
         workers: Vec::new(),
         started: 0,
-        random: fastrand::Rng::with_seed(seed),
+        seed,
         recorder,
     };
-    let (level, server) = run.level()?;
+    let (found, attested) = run.probe()?;
+    let begin = Instant::now();
     for _ in 0..experiment.workers {
         run.start_worker()?;
     }
@@ -113,18 +123,19 @@ pub(crate) fn run(
         }
         run.round(fault)?;
     }
-    run.rest(experiment.ttl * 2);
+    run.rest(run.long_rest());
+    let lasted = begin.elapsed();
     let (folder, final_values) = run.finish()?;
     let files = std::fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
     let mut events = read(files.filter(|path| path.extension().is_some_and(|e| e == "jsonl")))?;
     let at = events.last().map_or(0, |last| last.at + 1);
     events.extend(final_values.into_iter().map(|what| Event { at, worker: 0, hold: 0, what }));
-    Ok(Ran { events, level, server })
+    Ok(Ran { events, found, attested, lasted })
 }
 
 impl<'a> Run<'a> {
     /// Connects once, as a program would, to see what is promised.
-    fn level(&mut self) -> Result<(String, String), Failure> {
+    fn probe(&mut self) -> Result<(Arc<Guarantees>, Vec<String>), Failure> {
         let (url, attest) = (self.deployment.url(u32::MAX)?, self.deployment.attest());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let connected = runtime.block_on(async {
@@ -132,11 +143,10 @@ impl<'a> Run<'a> {
             let client = builder.connect().await?;
             let found = client.guarantees();
             client.close().await;
-            let level = found.level().map_or_else(|| "none".to_owned(), |level| level.to_string());
-            let attested = attest.iter().map(|rule| format!(", {rule} attested"));
-            Ok::<_, fencelock::Error>((level, [found.deployment().to_owned()].into_iter().chain(attested).collect()))
+            Ok::<_, fencelock::Error>(found)
         });
-        connected.map_err(|e| Failure::new(format!("{}: {e}", self.experiment.id())))
+        let found = connected.map_err(|e| Failure::new(format!("{}: {e}", self.experiment.id())))?;
+        Ok((found, attest))
     }
 
     fn start_worker(&mut self) -> Result<(), Failure> {
@@ -151,6 +161,7 @@ impl<'a> Run<'a> {
             store: self.store.port(),
             ttl: self.experiment.ttl,
             work: self.experiment.work,
+            seed: self.seed,
         };
         let file = self.folder.join(format!("{number}.terms"));
         std::fs::write(&file, serde_json::to_vec(&terms).map_err(std::io::Error::from)?)?;
@@ -167,17 +178,23 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Long enough for it to show if nobody is served any more.
+    fn long_rest(&self) -> Duration {
+        self.experiment.served_within + Duration::from_millis(1_500)
+    }
+
     /// One fault, from the rest before it to its end.
     fn round(&mut self, number: u32) -> Result<(), Failure> {
         let spread = u64::try_from(self.experiment.rest.as_millis()).unwrap_or(u64::MAX);
-        let more = Duration::from_millis(self.random.u64(0..=spread / 2));
-        self.rest(self.experiment.rest + more);
-        let fault = self.experiment.fault;
-        if fault == Fault::None {
-            return Ok(());
-        }
+        // Of the seed and the round alone, so that no chance of timing changes what comes later.
+        let mut random = fastrand::Rng::with_seed(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(number));
+        let more = Duration::from_millis(random.u64(0..=spread / 2));
+        let rest = self.experiment.rest + more;
+        self.rest(if number % 3 == 0 { rest.max(self.long_rest()) } else { rest });
+        let faults = self.experiment.faults();
+        let Some(fault) = random.choice(faults).filter(|fault| *fault != Fault::None) else { return Ok(()) };
         let aim = self.experiment.aim.iter().cycle().nth(number as usize).copied();
-        let victim = self.victim(aim);
+        let victim = self.victim(&mut random, aim);
         let Some(worker) = self.workers.get(victim) else { return Ok(()) };
         let at_worker = worker.number;
         let kind = format!("{fault} {at_worker}").into();
@@ -187,7 +204,7 @@ impl<'a> Run<'a> {
             Fault::HolderStoppedShort | Fault::HolderStoppedLong => worker.signal(Signal::STOP),
             _ => self.deployment.hurt(fault, at_worker)?,
         }
-        self.rest(self.experiment.lasts);
+        self.rest(self.experiment.lasting(fault));
         self.all_alive()?;
         match fault {
             Fault::HolderKilled => self.start_worker()?,
@@ -200,18 +217,29 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// One that can be hit just now, if one is found soon.
-    fn victim(&mut self, aim: Option<&str>) -> usize {
-        let begin = Instant::now();
-        while begin.elapsed() < Duration::from_secs(3) {
-            let aim = aim.filter(|_| begin.elapsed() < Duration::from_secs(2));
-            let at = self.random.usize(0..self.workers.len().max(1));
-            if self.workers.get(at).is_some_and(|worker| worker.is_target(aim)) {
-                return at;
+    /// The one that the seed says, as soon as it can be hit; another, in an order that
+    /// the seed says too, where that does not come to pass.
+    fn victim(&self, random: &mut fastrand::Rng, aim: Option<&str>) -> usize {
+        let mut order: Vec<_> = (0..self.workers.len()).collect();
+        random.shuffle(&mut order);
+        let (begin, patience) = (Instant::now(), self.experiment.ttl.max(Duration::from_secs(2)));
+        let is_target = |at: &usize, aim| {
+            let worker = self.workers.get(*at);
+            worker.is_some_and(|worker| match self.experiment.victim {
+                Victim::Holder => worker.is_target(aim),
+                Victim::Waiter => worker.is_waiting(),
+            })
+        };
+        // First the one chosen, then whoever it is, and at last without looking where it is at.
+        while begin.elapsed() < patience * 3 && !ENDED.load(Ordering::Relaxed) {
+            let tries = if begin.elapsed() < patience { 1 } else { order.len() };
+            let aim = aim.filter(|_| begin.elapsed() < patience * 2);
+            if let Some(at) = order.iter().take(tries).find(|at| is_target(at, aim)) {
+                return *at;
             }
             std::thread::sleep(Duration::from_micros(500));
         }
-        0
+        order.first().copied().unwrap_or_default()
     }
 
     fn rest(&self, time: Duration) {

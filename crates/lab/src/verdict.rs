@@ -1,12 +1,17 @@
 //! What a history says about an experiment, with the counts that give it weight.
 
+mod up;
+
 use crate::experiment::{Asked, Experiment};
+use crate::hits::hits;
+use crate::promise::{is_in_order, promised};
 use crate::runner::Ran;
+use fencelock::{Capability, Level};
 use fencelock_testkit::history::check::{Limits, check};
-use fencelock_testkit::history::{Event, Finding, Property, Verdict, What};
+use fencelock_testkit::history::{Event, Property, Verdict, What};
 use serde::Serialize;
-use std::collections::HashMap;
 use std::fmt;
+use std::time::Duration;
 
 /// What came out for one promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -43,6 +48,13 @@ told_as! {
     Expected { Holds => "holds", Broken => "broken", Nothing => "-" }
 }
 
+/// A place in a history that breaks a promise.
+#[derive(Clone, Debug)]
+pub(crate) struct Witness {
+    pub(crate) message: String,
+    pub(crate) span: (u64, u64),
+}
+
 /// One line of the report.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
@@ -52,9 +64,10 @@ pub(crate) struct Row {
     pub(crate) level: String,
     /// What it said it is, and what was attested.
     pub(crate) server: String,
-    pub(crate) fault: &'static str,
+    pub(crate) fault: String,
     pub(crate) variant: &'static str,
-    pub(crate) property: &'static str,
+    #[serde(serialize_with = "by_id")]
+    pub(crate) property: Asked,
     pub(crate) expected: Expected,
     pub(crate) verdict: Came,
     /// How often the fault hit a hold.
@@ -65,10 +78,17 @@ pub(crate) struct Row {
     pub(crate) asked: u64,
     pub(crate) broken: u64,
     pub(crate) seed: u64,
+    /// How long the workers worked, and for how long of that a fault was under way, in seconds.
+    pub(crate) ran: f64,
+    pub(crate) faulted: f64,
     /// The shortest witness, in words.
     pub(crate) witness: Option<String>,
     #[serde(skip)]
-    pub(crate) finding: Option<Finding>,
+    pub(crate) shown: Option<Witness>,
+}
+
+fn by_id<S: serde::Serializer>(asked: &Asked, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(asked.id())
 }
 
 impl Row {
@@ -79,65 +99,112 @@ impl Row {
             Expected::Nothing => true,
         }
     }
+
+    /// Worth a line in a table.
+    pub(crate) fn is_of_interest(&self) -> bool {
+        self.asked > 0 || self.expected != Expected::Nothing
+    }
+}
+
+/// What was counted for one promise.
+struct Judged {
+    asked: u64,
+    broken: u64,
+    shown: Option<Witness>,
+}
+
+impl From<&Verdict> for Judged {
+    fn from(verdict: &Verdict) -> Self {
+        let shown = verdict
+            .findings
+            .first()
+            .map(|found| Witness { message: format!("{}: {}", found.subject, found.message), span: found.span });
+        Self { asked: verdict.asked, broken: verdict.broken, shown }
+    }
 }
 
 /// Judges a history, promise by promise.
 pub(crate) fn judge(experiment: &Experiment, seed: u64, ran: &Ran) -> Vec<Row> {
     let events = ran.events.as_slice();
-    let limits = Limits::new(experiment.served_within);
+    // A worker rests for some tens of milliseconds when an acquire came to nothing.
+    let limits = Limits::new(experiment.served_within).with_asks_again_within(Duration::from_millis(500));
+    let mut judged: Vec<(Asked, Judged)> = Vec::new();
+    let in_order = ran.found.has(Capability::Fifo) && experiment.faults().into_iter().all(is_in_order);
+    for verdict in &check(&without(events, &["open", "write only"]), limits).all {
+        if verdict.property != Property::Fifo || in_order {
+            judged.push((Asked::Of(verdict.property), verdict.into()));
+        }
+    }
+    for (asked, others) in
+        [(Asked::OpenUpdates, ["gated", "list", "write only"]), (Asked::WriteOnlyUpdates, ["gated", "list", "open"])]
+    {
+        let said = check(&without(events, &others), limits);
+        judged.extend(said.of(Property::G2).map(|verdict| (asked, verdict.into())));
+    }
+    judged.push((Asked::StaysUp, up::judge(experiment, events)));
+    rows(experiment, seed, ran, judged)
+}
+
+fn rows(experiment: &Experiment, seed: u64, ran: &Ran, judged: Vec<(Asked, Judged)>) -> Vec<Row> {
+    let events = ran.events.as_slice();
+    let promised = promised(&ran.found, &experiment.faults());
     let hits = hits(experiment, events);
     let operations = events.iter().filter(|event| matches!(event.what, What::Granted { .. })).count() as u64;
-    let row = |asked: Asked, verdict: &Verdict| {
-        let expected = if experiment.holds.contains(&asked) {
+    let attested = ran.attested.iter().map(|rule| format!(", {rule} attested"));
+    let server: String = [ran.found.deployment().to_owned()].into_iter().chain(attested).collect();
+    let row = |(asked, judged): (Asked, Judged)| {
+        // What the deployment says of itself is asked of it wherever there was a chance to break it.
+        let promised = promised.contains(&asked) && judged.asked > 0 || asked == Asked::Of(Property::Fifo);
+        let expected = if promised || experiment.holds.contains(&asked) {
             Expected::Holds
         } else if experiment.breaks.contains(&asked) {
             Expected::Broken
         } else {
             Expected::Nothing
         };
-        let came = match verdict {
-            verdict if verdict.is_broken() => Came::Broken,
-            verdict if verdict.asked > 0 && hits >= experiment.least_hits => Came::Holds,
+        let verdict = match judged {
+            Judged { broken: 1.., .. } => Came::Broken,
+            Judged { asked: 1.., .. } if hits >= experiment.least_hits => Came::Holds,
             _ => Came::Inconclusive,
         };
-        let finding = verdict.findings.first().cloned();
         Row {
             engine: experiment.engine,
             deployment: experiment.deployment,
-            level: ran.level.clone(),
-            server: ran.server.clone(),
-            fault: experiment.fault.id(),
+            level: ran.found.level().map_or("none", Level::as_str).to_owned(),
+            server: server.clone(),
+            fault: experiment.fault_id(),
             variant: experiment.variant,
-            property: asked.id(),
+            property: asked,
             expected,
-            verdict: came,
+            verdict,
             hits,
             operations,
-            asked: verdict.asked,
-            broken: verdict.broken,
+            asked: judged.asked,
+            broken: judged.broken,
             seed,
-            witness: finding.as_ref().map(|found| format!("{}: {}", found.subject, found.message)),
-            finding,
+            ran: ran.lasted.as_secs_f64(),
+            faulted: faulted(events).as_secs_f64(),
+            witness: judged.shown.as_ref().map(|shown| shown.message.clone()),
+            shown: judged.shown,
         }
     };
-    let fifo = |property| property != Property::Fifo || experiment.holds.contains(&Asked::Of(Property::Fifo));
-    let guarded = check(&without(events, &["open", "write only"]), limits);
-    let mut rows: Vec<_> = guarded
-        .all
-        .iter()
-        .filter(|verdict| fifo(verdict.property))
-        .map(|verdict| row(Asked::Of(verdict.property), verdict))
-        .collect();
-    for (asked, others) in
-        [(Asked::OpenUpdates, ["gated", "list", "write only"]), (Asked::WriteOnlyUpdates, ["gated", "list", "open"])]
-    {
-        let said = check(&without(events, &others), limits);
-        rows.extend(said.of(Property::G2).map(|verdict| row(asked, verdict)));
-    }
-    rows
+    judged.into_iter().map(row).collect()
 }
 
-/// The history without what happened at these resources.
+/// For how long a fault was under way.
+fn faulted(events: &[Event]) -> Duration {
+    let (mut since, mut all) = (None, 0);
+    for event in events {
+        match event.what {
+            What::Fault { .. } => since = since.or(Some(event.at)),
+            What::Healed { .. } => all += since.take().map_or(0, |since| event.at.saturating_sub(since)),
+            _ => {}
+        }
+    }
+    Duration::from_nanos(all)
+}
+
+/// The history without what happened at these resources, of whichever lock.
 fn without(events: &[Event], resources: &[&str]) -> Vec<Event> {
     let at = |what: &What| match what {
         What::Enter { resource }
@@ -149,35 +216,11 @@ fn without(events: &[Event], resources: &[&str]) -> Vec<Event> {
         | What::Append { resource, .. }
         | What::Appended { resource, .. }
         | What::FinalCount { resource, .. }
-        | What::FinalList { resource, .. } => resources.contains(&&**resource),
+        | What::FinalList { resource, .. } => {
+            let kind = resource.split('#').next().unwrap_or_default();
+            resources.contains(&kind)
+        }
         _ => false,
     };
     events.iter().filter(|event| !at(&event.what)).cloned().collect()
-}
-
-/// How many faults began while one was holding whom they could hit.
-fn hits(experiment: &Experiment, events: &[Event]) -> u32 {
-    let mut holding: HashMap<u32, u32> = HashMap::new();
-    let mut hits = 0;
-    for event in events {
-        match &event.what {
-            What::Granted { .. } => {
-                holding.insert(event.worker, event.hold);
-            }
-            What::Release | What::Lost { .. } | What::Doubted { .. }
-                if holding.get(&event.worker) == Some(&event.hold) =>
-            {
-                holding.remove(&event.worker);
-            }
-            What::Fault { kind, .. } => {
-                let victim = kind.rsplit_once(' ').and_then(|(_, number)| number.parse::<u32>().ok());
-                let at_holder = experiment.fault.is_at_a_holder();
-                let hit =
-                    if at_holder { victim.is_some_and(|w| holding.contains_key(&w)) } else { !holding.is_empty() };
-                hits += u32::from(hit);
-            }
-            _ => {}
-        }
-    }
-    hits
 }

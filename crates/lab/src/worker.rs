@@ -1,17 +1,20 @@
 //! A worker: a process of its own that takes locks, works under them, and writes down all it sees.
 
-use crate::store::{Ask, Check, Told};
+mod choices;
+mod store_client;
+mod update;
+
+use choices::Choices;
 use fencelock::{LockClient, LockGuard, LossReason};
-use fencelock_testkit::history::{GateAnswer, Recorder, ReleaseAnswer, What};
+use fencelock_testkit::history::{Recorder, ReleaseAnswer, What};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::io::{self, Read as _};
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
+use store_client::StoreClient;
+use update::Update;
 
 /// All that a worker is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -24,6 +27,8 @@ pub(crate) struct Terms {
     pub(crate) store: u16,
     pub(crate) ttl: Duration,
     pub(crate) work: Work,
+    /// What its choices follow from, with its number.
+    pub(crate) seed: u64,
 }
 
 /// How a worker works.
@@ -41,6 +46,12 @@ pub(crate) struct Work {
     pub(crate) wait: Duration,
     /// Of a hundred waits, how many are cancelled at a random instant.
     pub(crate) cancelled: u8,
+    /// Of a hundred waits, how many may last some tens of milliseconds only.
+    pub(crate) hasty: u8,
+    /// Of a hundred holds, how many are dropped instead of released.
+    pub(crate) dropped: u8,
+    /// How many tasks of one client take locks at the same time.
+    pub(crate) tasks: u32,
     /// How long an update takes between its read and its write at most, in ms.
     pub(crate) think: u64,
     /// Only this is updated; everything unless set.
@@ -61,7 +72,7 @@ pub(crate) enum Guarded {
 }
 
 impl Default for Work {
-    /// One lock, held for some tens of milliseconds, waited for and never cancelled.
+    /// One lock, held for some tens of milliseconds or by the watchdog, waited for, and given up now and then.
     fn default() -> Self {
         Self {
             locks: 1,
@@ -70,6 +81,9 @@ impl Default for Work {
             rest: 20,
             wait: Duration::from_secs(20),
             cancelled: 5,
+            hasty: 5,
+            dropped: 4,
+            tasks: 1,
             think: 8,
             only: None,
         }
@@ -98,17 +112,29 @@ pub(crate) async fn live(terms: Terms) -> Outcome {
 
 async fn work(terms: &Terms) -> Outcome {
     let recorder = Arc::new(Recorder::create(&terms.history, terms.number)?);
-    let mut store = StoreClient::connect(terms.store).await?;
     let client = connect(terms).await;
-    let mut hold = 0;
-    loop {
-        hold += 1;
-        let lock = format!("lock/{}", fastrand::u32(0..terms.work.locks));
-        if let Some(guard) = acquire(terms, &client, &recorder, hold, &lock).await? {
-            under(terms, guard, &recorder, &mut store, hold).await?;
-        }
-        tokio::time::sleep(Duration::from_millis(fastrand::u64(0..=terms.work.rest))).await;
+    let tasks = tokio::task::LocalSet::new();
+    let mut all = tokio::task::JoinSet::new();
+    for task in 0..terms.work.tasks.max(1) {
+        all.spawn_local_on(take_locks(terms.clone(), client.clone(), Arc::clone(&recorder), task), &tasks);
     }
+    // Each goes on for ever, unless something is wrong.
+    tasks.run_until(async move { all.join_next().await.map_or(Ok(()), |ended| ended?) }).await
+}
+
+async fn take_locks(terms: Terms, client: LockClient, recorder: Arc<Recorder>, task: u32) -> Outcome {
+    let mut store = StoreClient::connect(terms.store).await?;
+    for round in 0.. {
+        // No two tasks have the same, and which follows does not depend on the others.
+        let hold = round * terms.work.tasks.max(1) + task + 1;
+        let choices = Choices::of(&terms, hold);
+        let rest = choices.rest;
+        if let Some(guard) = acquire(&terms, &client, &recorder, hold, &choices).await? {
+            under(&terms, guard, &recorder, &mut store, hold, choices).await?;
+        }
+        tokio::time::sleep(rest).await;
+    }
+    Ok(())
 }
 
 /// The deployment may be broken already when a worker starts.
@@ -131,12 +157,12 @@ async fn acquire(
     client: &LockClient,
     recorder: &Recorder,
     hold: u32,
-    lock: &str,
+    choices: &Choices,
 ) -> io::Result<Option<LockGuard>> {
-    recorder.record(hold, What::Acquire { lock: lock.into() })?;
-    let asked = client.named(lock).ttl(terms.ttl).wait_at_most(terms.work.wait).acquire();
-    let acquired = if fastrand::u8(0..100) < terms.work.cancelled {
-        let patience = Duration::from_micros(fastrand::u64(0..200_000));
+    let lock = choices.lock();
+    recorder.record(hold, What::Acquire { lock: lock.as_str().into() })?;
+    let asked = client.named(&lock).ttl(terms.ttl).wait_at_most(choices.wait).acquire();
+    let acquired = if let Some(patience) = choices.cancelled_after {
         tokio::time::timeout(patience, asked).await.map_err(|_| "cancelled".to_owned())
     } else {
         Ok(asked.await)
@@ -162,8 +188,9 @@ async fn under(
     recorder: &Arc<Recorder>,
     store: &mut StoreClient,
     hold: u32,
+    choices: Choices,
 ) -> Outcome {
-    let looking = tokio::spawn(look(guard.monitor(), Arc::clone(recorder), hold));
+    let looking = tokio::spawn(look(guard.monitor(), Arc::clone(recorder), hold, terms.work.tasks));
     let monitor = guard.monitor();
     let told = Arc::clone(recorder);
     let listening = tokio::spawn(async move {
@@ -176,7 +203,8 @@ async fn under(
         };
         told.record(hold, What::Lost { reason: reason.into() })
     });
-    let update = Update { guard: &guard, recorder, hold, think: terms.work.think };
+    let suffix = choices.suffix(terms.work.locks);
+    let mut update = Update { guard: &guard, recorder, hold, think: terms.work.think, random: choices.random, suffix };
     for guarded in [Guarded::Gated, Guarded::Open, Guarded::WriteOnly, Guarded::List] {
         if terms.work.only.is_some_and(|only| only != guarded) {
             continue;
@@ -188,13 +216,7 @@ async fn under(
             Guarded::List => update.append(store, u64::from(terms.number) << 32 | u64::from(hold)).await?,
         }
     }
-    let (least, most) = terms.work.hold;
-    let kept = if fastrand::u8(0..100) < terms.work.long {
-        terms.ttl * 2 + terms.ttl / 10 * fastrand::u32(0..10)
-    } else {
-        Duration::from_millis(fastrand::u64(least..=most))
-    };
-    tokio::time::sleep(kept).await;
+    tokio::time::sleep(choices.kept).await;
     if guard.is_held() && terms.work.only.is_none() {
         // Whoever has lost it without knowing finds the gate closed.
         update.count(store, "gated").await?;
@@ -209,6 +231,9 @@ async fn under(
         }
     }
     recorder.record(hold, What::Release)?;
+    if choices.dropped {
+        return Ok(());
+    }
     let answer = match guard.release().await {
         Ok(()) => ReleaseAnswer::Freed,
         Err(e) if e.kind() == fencelock::ErrorKind::Lost => ReleaseAnswer::Lost,
@@ -219,7 +244,7 @@ async fn under(
 }
 
 /// Asks again and again whether it is still held.
-async fn look(monitor: fencelock::LockMonitor, recorder: Arc<Recorder>, hold: u32) -> io::Result<u64> {
+async fn look(monitor: fencelock::LockMonitor, recorder: Arc<Recorder>, hold: u32, tasks: u32) -> io::Result<u64> {
     loop {
         let asked = recorder.now();
         if monitor.is_held() {
@@ -229,109 +254,7 @@ async fn look(monitor: fencelock::LockMonitor, recorder: Arc<Recorder>, hold: u3
             // It looks on: a loss is final.
             recorder.record(hold, What::Doubted { asked })?;
         }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
-/// An update under a lock: read, think, look whether it is still held, write.
-struct Update<'a> {
-    guard: &'a LockGuard,
-    recorder: &'a Recorder,
-    hold: u32,
-    think: u64,
-}
-
-impl Update<'_> {
-    /// Raises a counter, the gate's way, nobody's way, or checked at the write alone.
-    async fn count(&self, store: &mut StoreClient, resource: &str) -> Outcome {
-        let token = self.guard.token().get();
-        let check = match resource {
-            "gated" => Check::Entered { token },
-            "open" => Check::None,
-            _ => Check::WriteOnly { token },
-        };
-        if resource == "gated" && !self.enter(store, resource).await? {
-            return Ok(());
-        }
-        let value = store.read(resource).await?.first().copied().unwrap_or_default() + 1;
-        self.recorder.record(self.hold, What::Read { resource: resource.into() })?;
-        if !self.think(resource).await? {
-            return Ok(());
-        }
-        let shared: Arc<str> = resource.into();
-        self.recorder.record(self.hold, What::Write { resource: Arc::clone(&shared), value })?;
-        let answer = store.write(resource, vec![value], check).await?;
-        self.recorder.record(self.hold, What::Wrote { resource: shared, value, answer })?;
-        Ok(())
-    }
-
-    async fn append(&self, store: &mut StoreClient, element: u64) -> Outcome {
-        let resource: Arc<str> = "list".into();
-        if !self.enter(store, &resource).await? {
-            return Ok(());
-        }
-        let mut list = store.read(&resource).await?;
-        list.push(element);
-        if !self.think(&resource).await? {
-            return Ok(());
-        }
-        self.recorder.record(self.hold, What::Append { resource: Arc::clone(&resource), element })?;
-        let check = Check::Entered { token: self.guard.token().get() };
-        let answer = store.write(&resource, list, check).await?;
-        self.recorder.record(self.hold, What::Appended { resource, element, answer })?;
-        Ok(())
-    }
-
-    async fn enter(&self, store: &mut StoreClient, resource: &str) -> Outcome<bool> {
-        let token = self.guard.token().get();
-        self.recorder.record(self.hold, What::Enter { resource: resource.into() })?;
-        let told = store.ask(&Ask::Enter { resource: resource.to_owned(), token }).await?;
-        let answer = if told.accepted { GateAnswer::Accepted } else { GateAnswer::Stale };
-        self.recorder.record(self.hold, What::Entered { resource: resource.into(), answer })?;
-        Ok(told.accepted)
-    }
-
-    /// Whether it still held when it looked, a moment before the write.
-    async fn think(&self, resource: &str) -> io::Result<bool> {
-        let think = || Duration::from_millis(fastrand::u64(0..=self.think));
-        tokio::time::sleep(think()).await;
-        if !self.guard.is_held() {
-            return Ok(false);
-        }
-        self.recorder.record(self.hold, What::Decided { resource: resource.into() })?;
-        // Between the look and the write there is always some time, and here some more.
-        tokio::time::sleep(think()).await;
-        Ok(true)
-    }
-}
-
-struct StoreClient {
-    connection: BufReader<TcpStream>,
-}
-
-impl StoreClient {
-    async fn connect(port: u16) -> io::Result<Self> {
-        let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-        connection.set_nodelay(true)?;
-        Ok(Self { connection: BufReader::new(connection) })
-    }
-
-    async fn ask(&mut self, ask: &Ask) -> io::Result<Told> {
-        let mut line = serde_json::to_string(ask)?;
-        line.push('\n');
-        self.connection.get_mut().write_all(line.as_bytes()).await?;
-        line.clear();
-        self.connection.read_line(&mut line).await?;
-        Ok(serde_json::from_str(&line)?)
-    }
-
-    async fn read(&mut self, resource: &str) -> io::Result<Vec<u64>> {
-        Ok(self.ask(&Ask::Read { resource: resource.to_owned() }).await?.value)
-    }
-
-    async fn write(&mut self, resource: &str, value: Vec<u64>, check: Check) -> io::Result<GateAnswer> {
-        let told = self.ask(&Ask::Write { resource: resource.to_owned(), value, check }).await?;
-        Ok(if told.accepted { GateAnswer::Accepted } else { GateAnswer::Stale })
+        tokio::time::sleep(Duration::from_millis(2) * tasks.max(1)).await;
     }
 }
 

@@ -4,10 +4,12 @@ mod page;
 mod timeline;
 
 use crate::experiment::Experiment;
-use crate::verdict::{Expected, Row};
+use crate::verdict::Row;
+use fencelock::Guarantees;
 use fencelock_testkit::history::Event;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 pub(crate) use page::page;
 
@@ -15,6 +17,8 @@ pub(crate) use page::page;
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) experiment: Experiment,
+    /// What the deployment said of itself.
+    pub(crate) found: Arc<Guarantees>,
     pub(crate) rows: Vec<Row>,
     pub(crate) events: Vec<Event>,
 }
@@ -33,7 +37,7 @@ pub(crate) fn tell(rows: &[Row]) {
         first.hits,
         first.operations
     );
-    for row in rows.iter().filter(|row| row.asked > 0 || row.expected != Expected::Nothing) {
+    for row in rows.iter().filter(|row| row.is_of_interest()) {
         let mark = if row.is_as_expected() { ' ' } else { '!' };
         let witness = row.witness.as_deref().unwrap_or_default();
         println!(

@@ -1,6 +1,7 @@
 //! The report as one page that needs nothing from anywhere.
 
 use super::Report;
+use crate::experiment::Asked;
 use super::timeline::{escape, svg};
 use crate::verdict::{Came, Expected, Row};
 use fencelock_testkit::history::{Event, What};
@@ -46,7 +47,7 @@ fn matrix(html: &mut String, reports: &[Report]) {
         );
         for (at, report) in all {
             let broken: Vec<_> =
-                promised(report).filter(|row| row.verdict == Came::Broken).map(|row| row.property).collect();
+                promised(report).filter(|row| row.verdict == Came::Broken).map(|row| row.property.id()).collect();
             let unsure = promised(report).any(|row| row.verdict == Came::Inconclusive);
             let class = if !broken.is_empty() {
                 "broken"
@@ -57,7 +58,7 @@ fn matrix(html: &mut String, reports: &[Report]) {
             };
             let odd = if report.rows.iter().all(Row::is_as_expected) { "" } else { " odd" };
             let what = if broken.is_empty() { class.to_owned() } else { format!("{} broken", broken.join(", ")) };
-            let (fault, variant) = (report.experiment.fault, report.experiment.variant);
+            let (fault, variant) = (report.experiment.fault_id(), report.experiment.variant);
             let variant = if variant.is_empty() { String::new() } else { format!(", {variant}") };
             let _ = write!(html, "<a class=\"{class}{odd}\" href=\"#e{at}\">{fault}{variant}: {what}</a><br>");
         }
@@ -68,7 +69,7 @@ fn matrix(html: &mut String, reports: &[Report]) {
 
 /// The rows about which something was expected, without the controls that have no gate.
 fn promised(report: &Report) -> impl Iterator<Item = &Row> {
-    report.rows.iter().filter(|row| row.expected != Expected::Nothing && !row.property.contains(' '))
+    report.rows.iter().filter(|row| row.expected != Expected::Nothing && matches!(row.property, Asked::Of(_)))
 }
 
 fn experiment(html: &mut String, at: usize, report: &Report) {
@@ -87,9 +88,9 @@ fn experiment(html: &mut String, at: usize, report: &Report) {
         experiment.rounds,
         escape(experiment.engine),
         escape(experiment.deployment),
-        experiment.fault
+        experiment.fault_id()
     );
-    for row in report.rows.iter().filter(|row| row.asked > 0 || row.expected != Expected::Nothing) {
+    for row in report.rows.iter().filter(|row| row.is_of_interest()) {
         let odd = if row.is_as_expected() { "" } else { " odd" };
         let _ = write!(
             html,
@@ -116,8 +117,8 @@ fn spans(report: &Report) -> Vec<(String, (u64, u64))> {
         (from.saturating_sub(beside), to.saturating_add(beside))
     };
     let found = report.rows.iter().filter_map(|row| {
-        let finding = row.finding.as_ref().filter(|found| found.span.1 > 0)?;
-        Some((format!("{}: {}", row.property, finding.message), around(finding.span)))
+        let shown = row.shown.as_ref().filter(|shown| shown.span.1 > 0)?;
+        Some((format!("{}: {}", row.property, shown.message), around(shown.span)))
     });
     let mut spans: Vec<_> = found.collect();
     if spans.is_empty() {
