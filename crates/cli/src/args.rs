@@ -320,6 +320,10 @@ pub(crate) struct Release {
     /// Do not ask.
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Only from the hold with this token, as `status` and `list` show it: if it is over, whoever holds
+    /// the lock now keeps it. What was asked about and confirmed is compared in any case.
+    #[arg(long, value_name = "N")]
+    pub(crate) token: Option<u64>,
 }
 
 #[derive(Args, Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! What stands where, for any size of terminal and names in any script.
 
+use super::row::{Row, cut, padded, short};
 use crate::output::{clean, width};
 use fencelock::{HolderInfo, LockName};
 use std::time::{Duration, Instant};
-use unicode_width::UnicodeWidthChar;
 
 /// What a look at the service came to.
 pub(super) type Found = Result<Vec<(LockName, HolderInfo)>, String>;
@@ -15,8 +15,22 @@ pub(super) struct View {
     seen: Instant,
     failure: Option<String>,
     top: usize,
-    /// How many locks the last frame had room for.
+    /// How many lines the last frame had room for.
     room: usize,
+}
+
+/// How many of those who wait for one lock have a line each.
+const SHOWN: usize = 10;
+
+/// What stands in one line.
+#[derive(Clone, Copy)]
+enum Line {
+    /// A lock, and who holds it.
+    Holder(usize),
+    /// One who waits for the lock: which, and in which place.
+    Waiter(usize, usize),
+    /// How many more wait for it.
+    More(u64),
 }
 
 impl View {
@@ -30,7 +44,7 @@ impl View {
         match found {
             Ok(mut held) => {
                 held.sort_by(|(one, a), (two, b)| {
-                    (b.waiters.unwrap_or(0), b.held_for, one).cmp(&(a.waiters.unwrap_or(0), a.held_for, two))
+                    (b.waiters.unwrap_or(0), since(b), one).cmp(&(a.waiters.unwrap_or(0), since(a), two))
                 });
                 (self.held, self.seen, self.failure) = (held, now, None);
             }
@@ -40,6 +54,34 @@ impl View {
 
     pub(super) fn scroll(&mut self, by: isize) {
         self.top = self.top.saturating_add_signed(by);
+    }
+
+    /// Each lock, and under it who waits for it.
+    fn lines(&self) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for (lock, (_, holder)) in self.held.iter().enumerate() {
+            lines.push(Line::Holder(lock));
+            // One line says as much as one more.
+            let known = holder.waiting.len();
+            let shown = if known <= SHOWN + 1 { known } else { SHOWN };
+            lines.extend((0..shown).map(|place| Line::Waiter(lock, place)));
+            let others = holder.waiters.unwrap_or(0).saturating_sub(u64::try_from(shown).unwrap_or(u64::MAX));
+            if shown > 0 && others > 0 {
+                lines.push(Line::More(others));
+            }
+        }
+        lines
+    }
+
+    fn row(&self, line: Line, age: Duration) -> Option<Row> {
+        match line {
+            Line::Holder(lock) => self.held.get(lock).map(|(name, holder)| Row::of(name, holder, age)),
+            Line::Waiter(lock, place) => {
+                let (_, holder) = self.held.get(lock)?;
+                holder.waiting.get(place).map(|waiter| Row::waiting(place + 1, waiter, age))
+            }
+            Line::More(others) => Some(Row::more(others)),
+        }
     }
 
     pub(super) fn page(&mut self, pages: isize) {
@@ -60,10 +102,11 @@ impl Frame {
     pub(super) fn of(view: &mut View, columns: usize, lines: usize, now: Instant) -> Self {
         // The title, the heads of the columns, and the last line.
         view.room = lines.saturating_sub(3).max(1);
-        view.top = view.top.min(view.held.len().saturating_sub(view.room));
+        let all = view.lines();
+        view.top = view.top.min(all.len().saturating_sub(view.room));
         let age = now.saturating_duration_since(view.seen);
-        let shown: Vec<_> = view.held.iter().skip(view.top).take(view.room).collect();
-        let rows: Vec<_> = shown.iter().map(|(name, holder)| Row::of(name, holder, age)).collect();
+        let shown = all.iter().skip(view.top).take(view.room);
+        let rows: Vec<_> = shown.filter_map(|line| view.row(*line, age)).collect();
         let table = Table::fit(&rows, columns);
         let mut frame = vec![
             format!("{BOLD}{}", cut(&title(view), columns)),
@@ -77,7 +120,7 @@ impl Frame {
         while frame.len() + 1 < lines {
             frame.push(String::new());
         }
-        frame.push(cut(&foot(view, rows.len(), age), columns));
+        frame.push(cut(&foot(view, rows.len(), all.len(), age), columns));
         frame.truncate(lines.max(1));
         Self { lines: frame }
     }
@@ -87,57 +130,29 @@ fn title(view: &View) -> String {
     let of = if view.prefix.is_empty() { String::new() } else { format!(" {}", clean(&view.prefix)) };
     let waiters = view.held.iter().filter_map(|(_, holder)| holder.waiters);
     let waiting: Option<u64> = waiters.fold(None, |sum, waiters| Some(sum.unwrap_or(0).saturating_add(waiters)));
-    let waiting = waiting.map(|waiting| format!(", {waiting} waiting")).unwrap_or_default();
+    let waiting = match waiting {
+        Some(waiting) => format!(", {waiting} waiting"),
+        None if view.held.is_empty() => String::new(),
+        None => ", who waits is not known by this engine".to_owned(),
+    };
     format!("fencelock watch{of}: {} held{waiting}", view.held.len())
 }
 
-fn foot(view: &View, shown: usize, age: Duration) -> String {
+fn foot(view: &View, shown: usize, all: usize, age: Duration) -> String {
     if let Some(failure) = &view.failure {
         return format!("{} old: {}", short(age), clean(failure));
     }
-    if shown < view.held.len() {
-        return format!("{}-{} of {}   q quits, j k space b scroll", view.top + 1, view.top + shown, view.held.len());
+    if shown < all {
+        return format!("{}-{} of {all}   q quits, j k space b scroll", view.top + 1, view.top + shown);
     }
     "q quits".to_owned()
-}
-
-/// The cells of one lock.
-struct Row {
-    name: String,
-    holder: String,
-    held: String,
-    left: String,
-    waiters: String,
-    token: String,
-    note: String,
-}
-
-impl Row {
-    fn head() -> Self {
-        let [name, holder, held, left, waiters, token, note] =
-            ["NAME", "HOLDER", "HELD", "LEFT", "WAIT", "TOKEN", "NOTE"].map(str::to_owned);
-        Self { name, holder, held, left, waiters, token, note }
-    }
-
-    fn of(name: &LockName, holder: &HolderInfo, age: Duration) -> Self {
-        let unknown = || "-".to_owned();
-        Self {
-            name: clean(name.as_str()),
-            holder: clean(&holder.holder),
-            held: holder.held_for.map_or_else(unknown, |held| short(held.saturating_add(age))),
-            left: holder.remaining.map_or_else(unknown, |left| short(left.saturating_sub(age))),
-            waiters: holder.waiters.map_or_else(unknown, |waiters| waiters.to_string()),
-            token: holder.token.to_string(),
-            note: holder.note.as_deref().map(clean).unwrap_or_default(),
-        }
-    }
 }
 
 /// How wide the columns are; those that there is no room for are left out.
 struct Table {
     name: usize,
     holder: usize,
-    held: usize,
+    time: usize,
     left: usize,
     waiters: usize,
     token: usize,
@@ -149,9 +164,9 @@ impl Table {
         let head = Row::head();
         let all = || rows.iter().chain([&head]);
         let widest = |cell: fn(&Row) -> &str| all().map(|row| width(cell(row))).max().unwrap_or_default();
-        let (held, left, waiters) = (widest(|r| &r.held), widest(|r| &r.left), widest(|r| &r.waiters));
-        let mut table = Self { name: 0, holder: 0, held, left, waiters, token: 0, note: 0 };
-        let mut room = columns.saturating_sub(held + left + waiters + 4 * GAP);
+        let (time, left, waiters) = (widest(|r| &r.time), widest(|r| &r.left), widest(|r| &r.waiters));
+        let mut table = Self { name: 0, holder: 0, time, left, waiters, token: 0, note: 0 };
+        let mut room = columns.saturating_sub(time + left + waiters + 4 * GAP);
         let (name, holder, note) = (widest(|r| &r.name), widest(|r| &r.holder), widest(|r| &r.note));
         let token = widest(|r| &r.token) + GAP;
         if columns >= 100 {
@@ -178,7 +193,7 @@ impl Table {
         for (cell, width, is_number) in [
             (&row.name, self.name, false),
             (&row.holder, self.holder, false),
-            (&row.held, self.held, true),
+            (&row.time, self.time, true),
             (&row.left, self.left, true),
             (&row.waiters, self.waiters, true),
             (&row.token, self.token, true),
@@ -194,49 +209,16 @@ impl Table {
     }
 }
 
-fn padded(text: &str, columns: usize, right: bool) -> String {
-    let text = cut(text, columns);
-    let pad = " ".repeat(columns.saturating_sub(width(&text)));
-    if right { pad + &text } else { text + &pad }
-}
-
-/// As much of the text as fits, with a mark where something is left out.
-fn cut(text: &str, columns: usize) -> String {
-    if width(text) <= columns {
-        return text.to_owned();
-    }
-    let mut room = columns.saturating_sub(1);
-    let mut kept = String::new();
-    for c in text.chars() {
-        let wide = c.width().unwrap_or_default();
-        if wide > room {
-            break;
-        }
-        room -= wide;
-        kept.push(c);
-    }
-    if columns > 0 {
-        kept.push('…');
-    }
-    kept
-}
-
-/// A duration in six characters or less.
-fn short(duration: Duration) -> String {
-    let s = duration.as_secs();
-    match s {
-        0..60 => format!("{s}s"),
-        60..3_600 => format!("{}m{:02}s", s / 60, s % 60),
-        3_600..86_400 => format!("{}h{:02}m", s / 3_600, s / 60 % 60),
-        _ => format!("{}d{:02}h", s / 86_400, s / 3_600 % 24),
-    }
+/// How long it has been held; at most, where only that is known.
+fn since(holder: &HolderInfo) -> Option<Duration> {
+    holder.held_for.or(holder.asked_ago)
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 mod tests {
     use super::*;
-    use fencelock::FencingToken;
+    use fencelock::{FencingToken, Waiter};
 
     fn view(names: &[&str]) -> View {
         let mut view = View::new("");
@@ -271,11 +253,59 @@ mod tests {
         }
         let frame = Frame::of(&mut view(&names), 200, 50, Instant::now());
         let heads = bare(&frame.lines[1]);
-        for part in ["NAME", "HOLDER", "HELD", "LEFT", "WAIT", "TOKEN", "NOTE"] {
+        for part in ["NAME", "HOLDER", "FOR", "LEFT", "WAIT", "TOKEN", "NOTE"] {
             assert!(heads.contains(part), "{heads}");
         }
         let most_waited_for = &frame.lines[2];
         assert!(most_waited_for.starts_with('a') && most_waited_for.contains("1h01m"), "{most_waited_for}");
+    }
+
+    fn waiting(count: usize) -> HolderInfo {
+        let waiter = |n| Waiter::new(format!("ждёт-{n}:1")).with_waited_for(Duration::from_secs(61 * n));
+        let waiting = (0..count as u64).map(|n| waiter(n).with_note(Some("注文 req".into())));
+        HolderInfo::new("h", FencingToken::new(1))
+            .with_asked_ago(Duration::from_secs(7))
+            .with_waiting(waiting.collect())
+    }
+
+    fn shown(held: Vec<(&str, HolderInfo)>, columns: usize, lines: usize) -> Vec<String> {
+        let mut view = View::new("");
+        let held = held.into_iter().map(|(name, holder)| (LockName::new(name).unwrap(), holder));
+        view.update(Ok(held.collect()), Instant::now());
+        let frame = Frame::of(&mut view, columns, lines, Instant::now());
+        assert_eq!(frame.lines.len(), lines);
+        assert!(frame.lines.iter().all(|line| width(&bare(line)) <= columns), "{:?}", frame.lines);
+        frame.lines.iter().map(|line| bare(line)).collect()
+    }
+
+    #[test]
+    fn who_waits_stands_under_the_lock_and_for_how_long() {
+        for (columns, lines) in [(80, 24), (200, 50), (40, 6), (3, 3)] {
+            let lines = shown(vec![("a", waiting(0)), ("b", waiting(2)), ("c", waiting(40))], columns, lines);
+            if columns < 80 {
+                continue;
+            }
+            assert!(lines[0].contains("3 held, 42 waiting"), "{lines:?}");
+            assert!(lines[2].starts_with("c ") && lines[2].contains("≤7s") && lines[2].contains("40"), "{lines:?}");
+            assert!(lines[3].starts_with("  1 waits") && lines[3].contains("ждёт-0:1"), "{lines:?}");
+            assert!(lines[12].starts_with("  10 waits") && lines[12].contains("9m09s"), "{lines:?}");
+            assert!(lines[12].contains("注文 req") && lines[13].starts_with("  30 more wait"), "{lines:?}");
+            assert!(lines[14].starts_with("b ") && lines[16].contains("ждёт-1:1"), "{lines:?}");
+            assert!(lines[17].starts_with("a "), "{lines:?}");
+        }
+        let eleven = shown(vec![("a", waiting(11))], 80, 24);
+        assert!(eleven[13].starts_with("  11 waits"), "{eleven:?}");
+        let many = shown((0..500).map(|_| ("a", waiting(3))).collect(), 80, 24);
+        assert!(many[0].contains("500 held, 1500 waiting") && many[23].starts_with("1-21 of 2000"), "{many:?}");
+    }
+
+    #[test]
+    fn what_the_engine_does_not_know_is_said() {
+        let lines = shown(vec![("a", HolderInfo::new("h", FencingToken::new(1)))], 80, 24);
+        assert!(lines[0].ends_with("1 held, who waits is not known by this engine"), "{lines:?}");
+        assert!(shown(Vec::new(), 80, 24)[0].ends_with("0 held"));
+        let counted = shown(vec![("a", waiting(0).with_waiters(3))], 80, 24);
+        assert!(counted[0].ends_with("1 held, 3 waiting") && counted[3].is_empty(), "{counted:?}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `fencelock watch [PREFIX]`: who holds what, and who waits, drawn again and again.
 
 mod layout;
+mod row;
 #[cfg(unix)]
 mod screen;
 

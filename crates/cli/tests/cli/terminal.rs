@@ -358,3 +358,44 @@ fn release_asks_on_a_terminal() {
     assert_eq!(holder.code(), Some(76));
     assert_eq!(output(place.fencelock(["status", "n"])).stdout, "n: free\n");
 }
+
+/// Who confirms has looked at one hold: the next one keeps the lock.
+#[test]
+fn release_takes_the_lock_from_the_hold_that_was_shown_only() {
+    let place = Place::new();
+    let script = "touch $FENCELOCK_TOKEN; until test -e stop-$FENCELOCK_TOKEN; do sleep 0.01; done";
+    let tokens = || -> Vec<_> {
+        let files = std::fs::read_dir(place.path("")).unwrap().map(|file| file.unwrap().file_name());
+        let mut tokens: Vec<u64> = files.filter_map(|name| name.to_str()?.parse().ok()).collect();
+        tokens.sort_unstable();
+        tokens
+    };
+    let mut first = start(place.run("--holder first", "n", script));
+    until("the first holder", || tokens().len() == 1);
+    let mut session = Session::start(&place, BINARY, &["release", "--force", "n"]);
+    session.expect("held by first");
+    session.expect("[y/N]");
+    let mut second = start(place.run("--holder second", "n", script));
+    std::fs::write(place.path(&format!("stop-{}", tokens()[0])), "").unwrap();
+    assert_eq!(first.code(), Some(0));
+    until("the second holder", || tokens().len() == 2);
+    session.keys("y\n");
+    assert_eq!(session.code(), Some(75));
+    let (old, new) = (tokens()[0], tokens()[1]);
+    session.expect(&format!("the hold with token {old} is over, and second holds it now with token {new}"));
+
+    let force = |token: u64, args: &[&str]| {
+        let token = token.to_string();
+        output(place.fencelock([&["release", "--force", "--token", &token], args, &["n"]].concat()))
+    };
+    for args in [&["--yes"][..], &[]] {
+        let said = force(old, args);
+        assert_eq!(said.code, Some(75), "{}", said.stderr);
+        assert!(said.stderr.contains("nothing was released"), "{}", said.stderr);
+    }
+    assert!(place.is_held("n"));
+    assert_eq!(force(new, &["--yes"]).stdout, "n: released\n");
+    assert_eq!(second.code(), Some(76));
+    let said = force(new, &["--yes"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "n: free\n"), "{}", said.stderr);
+}

@@ -102,7 +102,9 @@ fn it_fits_in_small_and_large_terminals_with_none_few_and_many_locks() {
         for (columns, lines) in [(80, 24), (200, 50)] {
             let mut terminal = Terminal::start(&place, columns, lines, &[]);
             let drawn = terminal.expect(&format!("{number} held"));
-            assert!(drawn[1].contains("NAME") && drawn[1].contains("HELD"), "{drawn:?}");
+            assert!(drawn[1].contains("NAME") && drawn[1].contains("FOR"), "{drawn:?}");
+            // Nobody queues in a SQLite file, and what is not known is said.
+            assert_eq!(number > 0, drawn[0].ends_with("who waits is not known by this engine"), "{drawn:?}");
             assert!(terminal.text().contains("q quits"), "{drawn:?}");
             match number {
                 0 => assert_eq!(drawn[2], "nothing is held"),
@@ -126,6 +128,52 @@ fn it_fits_in_small_and_large_terminals_with_none_few_and_many_locks() {
         }
         drop(guards);
     }
+}
+
+/// On an engine with a queue: who holds, who waits, each for how long.
+#[cfg(feature = "etcd")]
+#[test]
+fn it_shows_who_waits_and_for_how_long() {
+    let etcd = fencelock_lab::Etcd::start().unwrap();
+    let place = Place::at(format!("etcd://{}", etcd.endpoint(0).unwrap()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (guards, waiting) = runtime.block_on(async {
+        let guards = hold(&place, 3).await;
+        let mut waiting = Vec::new();
+        for at in 0..2 {
+            let client = fencelock::builder(place.url()).holder(format!("ждёт-{at}")).connect().await.unwrap();
+            let lock = client.named(SCRIPTS[0]).note("注文-7").wait_forever();
+            waiting.push(tokio::spawn(async move { lock.acquire().await.map(drop) }));
+            while client.inspect(SCRIPTS[0]).await.unwrap().unwrap().waiters != Some(at + 1) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        (guards, waiting)
+    });
+    for (columns, lines) in [(80, 24), (200, 50)] {
+        let terminal = Terminal::start(&place, columns, lines, &[]);
+        let drawn = terminal.expect("3 held, 2 waiting");
+        for (line, parts) in [
+            (2, [SCRIPTS[0], "somebody", "≤", "req-7"]),
+            (3, ["  1 waits", "ждёт-0", "s", "注文-7"]),
+            (4, ["  2 waits", "ждёт-1", "s", "注文-7"]),
+        ] {
+            assert!(parts.iter().all(|part| drawn[line].contains(part)), "{drawn:?}");
+        }
+        terminal.quit();
+    }
+    let said = output(place.fencelock(["status", SCRIPTS[0]])).stdout;
+    for part in ["at the earliest", "waiters    2", "1. ждёт-0, for ", ", note 注文-7, claim "] {
+        assert!(said.contains(part), "{said}");
+    }
+    let listed: serde_json::Value =
+        serde_json::from_str(&output(place.fencelock(["list", "--json", SCRIPTS[0]])).stdout).unwrap();
+    assert_eq!((&listed[0]["waiting"][1]["holder"], &listed[0]["waiters"]), (&"ждёт-1".into(), &2.into()), "{listed}");
+    assert!(listed[0]["waiting"][0]["waited_for_ms"].as_u64().is_some_and(|ms| ms >= 900), "{listed}");
+    assert!(listed[0]["asked_ago_ms"].is_u64() && listed[0]["held_for_ms"].is_null(), "{listed}");
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+    runtime.block_on(async { drop(guards) });
 }
 
 #[test]
