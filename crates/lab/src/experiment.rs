@@ -70,6 +70,8 @@ pub(crate) struct Experiment {
     /// Each round does another of these instead, by the seed.
     pub(crate) mixed: Vec<Fault>,
     pub(crate) victim: Victim,
+    /// It does not do what it promises, and the lab has to find it.
+    pub(crate) wrong: bool,
     /// What is special about it, where the same fault is tried in several ways.
     pub(crate) variant: &'static str,
     /// What must hold, and what must break; of the rest only what was seen is told.
@@ -108,6 +110,7 @@ impl Experiment {
             fault,
             mixed: Vec::new(),
             victim: Victim::Holder,
+            wrong: false,
             variant: "",
             holds: Vec::new(),
             breaks: Vec::new(),
@@ -172,6 +175,12 @@ impl Experiment {
     /// The fault is done to one who waits, where it is one at a worker.
     pub(crate) fn at_a_waiter(mut self) -> Self {
         self.victim = Victim::Waiter;
+        self
+    }
+
+    /// It does not do what it promises, and the lab has to find it.
+    pub(crate) fn wrong_on_purpose(mut self) -> Self {
+        self.wrong = true;
         self
     }
 

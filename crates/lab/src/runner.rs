@@ -1,7 +1,7 @@
 //! Runs one experiment: starts the deployment and the workers, does the faults by
 //! the seed, and gives back the history.
 
-use crate::experiment::{Asked, Deployment, Experiment, Victim};
+use crate::experiment::{Deployment, Experiment, Victim};
 use crate::fault::Fault;
 use crate::store::Store;
 use crate::worker::Terms;
@@ -275,9 +275,9 @@ impl<'a> Run<'a> {
         }
         self.workers.clear();
         let values = self.store.values().into_iter().map(|(resource, value)| {
-            let resource: std::sync::Arc<str> = resource.into();
+            let resource: Arc<str> = resource.into();
             match value.as_slice() {
-                elements if &*resource == "list" => What::FinalList { resource, elements: elements.to_vec() },
+                elements if resource.starts_with("list") => What::FinalList { resource, elements: elements.to_vec() },
                 [count] => What::FinalCount { resource, value: *count },
                 _ => What::FinalCount { resource, value: 0 },
             }

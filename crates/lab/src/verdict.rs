@@ -147,7 +147,7 @@ pub(crate) fn judge(experiment: &Experiment, seed: u64, ran: &Ran) -> Vec<Row> {
 
 fn rows(experiment: &Experiment, seed: u64, ran: &Ran, judged: Vec<(Asked, Judged)>) -> Vec<Row> {
     let events = ran.events.as_slice();
-    let promised = promised(&ran.found, &experiment.faults());
+    let promised = if experiment.wrong { Vec::new() } else { promised(&ran.found, &experiment.faults()) };
     let hits = hits(experiment, events);
     let operations = events.iter().filter(|event| matches!(event.what, What::Granted { .. })).count() as u64;
     let attested = ran.attested.iter().map(|rule| format!(", {rule} attested"));

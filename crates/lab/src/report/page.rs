@@ -1,6 +1,6 @@
 //! The report as one page that needs nothing from anywhere.
 
-use super::Report;
+use super::{Found, Report};
 use crate::experiment::Asked;
 use super::timeline::{escape, svg};
 use crate::verdict::{Came, Expected, Row};
@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The matrix, and every experiment with its time lines.
-pub(crate) fn page(reports: &[Report]) -> String {
+pub(crate) fn page(found: &Found) -> String {
+    let reports = found.reports.as_slice();
     let mut html = String::from("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">");
     html.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
     let _ = write!(html, "<title>fencelock lab</title><style>{}</style></head><body>", include_str!("page.css"));
