@@ -1,0 +1,87 @@
+//! Two scripts through redis-rs, on one multiplexed connection.
+
+use super::id;
+use crate::contender::{Contender, TTL, Task};
+use crate::failure::Result;
+use crate::server::Place;
+use async_trait::async_trait;
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{AsyncConnectionConfig, IntoConnectionInfo as _, Script};
+use std::sync::Arc;
+
+/// A connection with the settings that the engine has.
+pub(in crate::contender) async fn open(address: &str) -> Result<MultiplexedConnection> {
+    let info = format!("redis://{address}").into_connection_info()?;
+    let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+    let options = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(1_024);
+    Ok(redis::Client::open(info)?.get_multiplexed_async_connection_with_config(&options).await?)
+}
+
+struct Floor {
+    connection: MultiplexedConnection,
+    acquire: Arc<Script>,
+    free: Arc<Script>,
+}
+
+struct Floored {
+    connection: MultiplexedConnection,
+    acquire: Arc<Script>,
+    free: Arc<Script>,
+    lock: String,
+    tag: String,
+    channel: String,
+    id: String,
+    token: String,
+}
+
+pub(super) async fn connect(place: &Place) -> Result<Box<dyn Contender>> {
+    let connection = open(place.addresses.first().ok_or("no address")?).await?;
+    let acquire = Arc::new(Script::new(include_str!("redis/acquire.lua")));
+    let free = Arc::new(Script::new(include_str!("redis/free.lua")));
+    Ok(Box::new(Floor { connection, acquire, free }))
+}
+
+#[async_trait]
+impl Contender for Floor {
+    async fn task(&self, name: &str) -> Result<Box<dyn Task>> {
+        let tag = format!("floor:{{{name}}}:");
+        Ok(Box::new(Floored {
+            connection: self.connection.clone(),
+            acquire: Arc::clone(&self.acquire),
+            free: Arc::clone(&self.free),
+            lock: format!("{tag}lock:{name}"),
+            channel: format!("{tag}free:{name}"),
+            tag,
+            id: String::new(),
+            token: String::new(),
+        }))
+    }
+}
+
+#[async_trait]
+impl Task for Floored {
+    async fn acquire(&mut self) -> Result<()> {
+        if self.attempt().await? { Ok(()) } else { Err("it is held".into()) }
+    }
+
+    async fn attempt(&mut self) -> Result<bool> {
+        self.id = format!("{:032x}", id());
+        let (fence, void) = (format!("{}fence", self.tag), format!("{}void:{}", self.tag, self.id));
+        let ttl = TTL.as_millis().to_string();
+        let mut acquire = self.acquire.prepare_invoke();
+        acquire.key(&self.lock).key(fence).key(void);
+        acquire.arg(&self.id).arg(ttl).arg("bench:1").arg("").arg("0").arg("0").arg("0");
+        let answer: redis::Value = acquire.invoke_async(&mut self.connection).await?;
+        let Ok((1, token)) = redis::from_redis_value::<(i64, String)>(answer) else { return Ok(false) };
+        self.token = token;
+        Ok(true)
+    }
+
+    async fn release(&mut self) -> Result<()> {
+        let mut free = self.free.prepare_invoke();
+        free.key(&self.lock).arg(&self.id).arg(&self.token).arg(&self.channel);
+        let freed: i64 = free.invoke_async(&mut self.connection).await?;
+        if freed == 1 { Ok(()) } else { Err("it was not held".into()) }
+    }
+}

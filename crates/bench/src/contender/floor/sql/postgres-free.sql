@@ -1,0 +1,8 @@
+-- $1 name, $2 claim, $3 channel
+WITH freed AS (
+  UPDATE {locks} AS l SET expires_at = 0
+  WHERE l.name = $1 AND l.claim_id = $2 AND l.expires_at <> 0
+  RETURNING l.waited
+)
+-- told only where somebody waits, since commits that tell go one after the other
+SELECT CASE WHEN waited THEN pg_notify($3, encode($1, 'hex'))::text END AS told FROM freed

@@ -1,0 +1,56 @@
+//! fencelock itself, as a program uses it: a client by URL, and guards.
+
+use super::{Contender, Task};
+use crate::engine::Engine;
+use crate::failure::Result;
+use crate::server::Place;
+use async_trait::async_trait;
+use fencelock::{LockClient, LockGuard, NamedLock};
+use std::time::Duration;
+
+struct Ours {
+    client: LockClient,
+}
+
+struct Locks {
+    lock: NamedLock,
+    guard: Option<LockGuard>,
+}
+
+pub(super) async fn connect(place: &Place, ttl: Duration) -> Result<Box<dyn Contender>> {
+    Ok(Box::new(Ours { client: client(place, ttl).await? }))
+}
+
+pub(crate) async fn client(place: &Place, ttl: Duration) -> Result<LockClient> {
+    let url = match place.engine {
+        // There the session is the ttl.
+        Engine::Zookeeper => format!("{}?session={}ms", place.url, ttl.as_millis()),
+        _ => place.url.clone(),
+    };
+    Ok(fencelock::builder(&url).ttl(ttl).wait_forever().connect().await?)
+}
+
+#[async_trait]
+impl Contender for Ours {
+    async fn task(&self, name: &str) -> Result<Box<dyn Task>> {
+        Ok(Box::new(Locks { lock: self.client.named(name), guard: None }))
+    }
+}
+
+#[async_trait]
+impl Task for Locks {
+    async fn acquire(&mut self) -> Result<()> {
+        self.guard = Some(self.lock.acquire().await?);
+        Ok(())
+    }
+
+    async fn release(&mut self) -> Result<()> {
+        let guard = self.guard.take().ok_or("nothing is held")?;
+        Ok(guard.release().await?)
+    }
+
+    async fn attempt(&mut self) -> Result<bool> {
+        self.guard = self.lock.try_acquire().await?;
+        Ok(self.guard.is_some())
+    }
+}

@@ -1,0 +1,5 @@
+//! What is made of the rows.
+
+mod table;
+
+pub(crate) use table::{line, table};
