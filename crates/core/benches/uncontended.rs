@@ -23,6 +23,17 @@ fn uncontended(c: &mut Criterion) {
             });
         });
     });
+    // The times of holds are kept for as many prefixes as are told apart: what advice costs at the most.
+    let many: Vec<_> = (0..128).map(|at| client.named(&format!("tenant-{at:03}/orders/1001"))).collect();
+    let mut turn = many.iter().cycle();
+    group.bench_function("fencelock, memory engine, 128 prefixes", |b| {
+        b.iter(|| {
+            let named = turn.next().unwrap();
+            runtime.block_on(async {
+                named.acquire().await.unwrap().release().await.unwrap();
+            });
+        });
+    });
     group.bench_function("tokio::sync::Mutex", |b| {
         b.iter(|| {
             runtime.block_on(async {

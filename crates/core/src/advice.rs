@@ -28,6 +28,9 @@ pub fn prefix_of(name: &str) -> &str {
 /// slowest thing that holders wait for, which only the caller knows: tell it with
 /// [`above`](Self::above). Percentiles are at most an eighth too long.
 ///
+/// Keeping the times costs a grant and its end some 60 ns together on one prefix, and
+/// 300 ns on 128 (measured); they are kept for as long as the client lives.
+///
 /// ```
 /// use fencelock_core::Advice;
 /// use std::time::Duration;

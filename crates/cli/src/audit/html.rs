@@ -1,6 +1,6 @@
 //! One page that needs nothing else: what was found, and who held what when.
 
-use super::judge::Finding;
+use super::judge::{Finding, unclear};
 use super::read::{Hold, Logs, Time, shown};
 use crate::output::{clean, human};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -46,6 +46,7 @@ pub(super) fn page(logs: &Logs, found: &[Finding<'_>]) -> String {
         shown(until)
     );
     findings(&mut page, found);
+    remarks(&mut page, logs);
     let bad: BTreeSet<&str> = found.iter().map(Finding::name).collect();
     let claims: HashSet<&str> = found.iter().flat_map(claims).collect();
     let mut names: Vec<_> = by_name.iter().collect();
@@ -68,6 +69,24 @@ fn claims<'f>(finding: &Finding<'f>) -> Vec<&'f str> {
         Finding::Overlap { first, second, .. } => vec![&first.claim, &second.claim],
         Finding::Stale(stale) => vec![&stale.claim],
         Finding::TokenOrder { earlier, later } => vec![&earlier.claim, &later.claim],
+    }
+}
+
+/// What the logs cannot tell, because some end early.
+fn remarks(page: &mut String, logs: &Logs) {
+    for (first, second) in unclear(logs) {
+        let _ = writeln!(
+            page,
+            "<p><b>unclear</b>: <b>{}</b> was granted to {} (token {}) at {}; the log of {} (token {}) ends before, and its \
+             lease could be believed until {}.</p>",
+            escaped(&first.name),
+            escaped(&second.holder),
+            second.token,
+            shown(second.granted),
+            escaped(&first.holder),
+            first.token,
+            shown(first.until)
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! What must not be in the logs of a lock.
 
-use super::read::{Hold, Logs, Stale, Time};
+use super::read::{Ended, Hold, Logs, Stale, Time};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -38,6 +38,24 @@ impl Finding<'_> {
             Self::TokenOrder { later, .. } => later.granted,
         }
     }
+}
+
+/// Holds whose logs end without a release or a loss, each with the next that was granted while it could
+/// still be believed. A killed process may have acted until then, or have given the lock back unheard:
+/// the logs cannot tell, so that this is no finding.
+pub(super) fn unclear(logs: &Logs) -> Vec<(&Hold, &Hold)> {
+    let mut found = Vec::new();
+    for holds in logs.by_name().values() {
+        for first in holds.iter().filter(|hold| hold.ended == Ended::Unknown) {
+            let after = holds.partition_point(|hold| hold.granted < first.end);
+            let next = holds.iter().skip(after).find(|hold| hold.claim != first.claim);
+            if let Some(second) = next.filter(|second| second.granted < first.until) {
+                found.push((*first, *second));
+            }
+        }
+    }
+    found.sort_by_key(|(_, second)| second.granted);
+    found
 }
 
 /// With how many that were held already an overlapping hold is told: every one is

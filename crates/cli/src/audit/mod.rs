@@ -48,7 +48,11 @@ lock service; it finds
   token order    a token that is not larger than that of a hold that had ended
 
 A hold whose grant is not in the logs (the beginning was rotated away, or comes
-in a later FILE) is known by the events that are. Of many that overlap at once,
+in a later FILE) is known by the events that are. Of a process that was killed
+nothing is known after its last line, a grant or a renewal: its hold counts until
+then, and what it did until its lease ran out is in no log. If another was granted
+the lock in that time, this is told as unclear, and is no finding: it may have been
+given back unheard. The service would have had to grant it twice. Of many that overlap at once,
 each is told with eight others at most.
 
 Exits with 1 if it finds any.

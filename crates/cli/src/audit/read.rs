@@ -47,6 +47,8 @@ pub(super) struct Hold {
     /// Until when it was surely believed to be held.
     pub(super) end: Time,
     pub(super) ended: Ended,
+    /// Until when it could have believed so by its last sign of life, which a killed process cannot tell.
+    pub(super) until: Time,
     pub(super) held_us: Option<u64>,
 }
 
@@ -128,6 +130,17 @@ impl<'v> Event<'v> {
         }
     }
 
+    /// Until when the hold could be believed, as far as this event says.
+    fn until(&self) -> Time {
+        let left = match self.text("event") {
+            Some("granted") => self.number("ttl_ms"),
+            Some("renewed" | "jeopardy") => self.number("remaining_ms"),
+            _ => None,
+        };
+        let left = i64::try_from(left.unwrap_or_default()).unwrap_or(i64::MAX).saturating_mul(1_000);
+        self.at.saturating_add(left).min(LAST)
+    }
+
     fn hold(&self, file: usize) -> Option<Hold> {
         let granted = self.granted()?;
         Some(Hold {
@@ -144,6 +157,7 @@ impl<'v> Event<'v> {
             told: self.text("event") == Some("granted"),
             end: granted,
             ended: Ended::Unknown,
+            until: self.until(),
             held_us: None,
         })
     }
@@ -240,11 +254,13 @@ impl Logs {
             "granted" if !hold.told => {
                 let told = event.hold(hold.file)?;
                 let (end, ended, held_us) = (hold.end.max(told.granted), hold.ended.clone(), hold.held_us);
-                *hold = Hold { end, ended, held_us, ..told };
+                let until = hold.until.max(told.until);
+                *hold = Hold { end, ended, until, held_us, ..told };
             }
             // It believed so when it said this; of what came later nothing is known.
             "renewed" | "jeopardy" if hold.ended == Ended::Unknown && event.number("remaining_ms") != Some(0) => {
                 hold.end = hold.end.max(event.at);
+                hold.until = hold.until.max(event.until());
             }
             "released" | "lost" => {
                 let ended = match kind {

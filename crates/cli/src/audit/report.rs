@@ -1,7 +1,7 @@
 //! What was found, as text and as JSON.
 
 use super::advice::PrefixAdvice;
-use super::judge::Finding;
+use super::judge::{Finding, unclear};
 use super::read::{Ended, Hold, Logs, shown};
 use crate::output::{clean, human};
 use serde_json::{Value, json};
@@ -23,7 +23,12 @@ pub(super) fn text(logs: &Logs, found: &[Finding<'_>], advice: Option<&[PrefixAd
     for finding in found {
         text.push_str(&finding_text(logs, finding));
     }
+    let unclear = unclear(logs);
+    for (first, second) in &unclear {
+        text.push_str(&unclear_text(logs, first, second));
+    }
     text.push_str(&match found.len() {
+        0 if !unclear.is_empty() => "nothing is surely wrong\n".to_owned(),
         0 => "nothing is wrong\n".to_owned(),
         1 => "1 finding\n".to_owned(),
         n => format!("{n} findings\n"),
@@ -62,6 +67,16 @@ fn finding_text(logs: &Logs, finding: &Finding<'_>) -> String {
     }
 }
 
+fn unclear_text(logs: &Logs, first: &Hold, second: &Hold) -> String {
+    format!(
+        "unclear: {} was granted before the lease of a hold ran out whose log ends before that, until {} at most\n{}{}",
+        clean(&first.name),
+        shown(first.until),
+        hold_text(logs, first),
+        hold_text(logs, second)
+    )
+}
+
 fn hold_text(logs: &Logs, hold: &Hold) -> String {
     let end = match &hold.ended {
         Ended::Unknown => "last seen".to_owned(),
@@ -90,6 +105,10 @@ pub(super) fn json(logs: &Logs, found: &[Finding<'_>], advice: Option<&[PrefixAd
         "holds": logs.holds.len(),
         "names": logs.by_name().len(),
         "findings": findings,
+        "unclear": unclear(logs).iter().map(|(first, second)| json!({
+            "name": first.name, "engine": first.engine, "until": shown(first.until),
+            "holds": [hold_json(logs, first), hold_json(logs, second)],
+        })).collect::<Vec<_>>(),
         "advice": advice,
     })
 }

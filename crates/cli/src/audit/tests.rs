@@ -68,6 +68,27 @@ fn overlaps_stale_releases_and_tokens_are_found() {
 }
 
 #[test]
+fn what_a_killed_process_did_until_its_lease_ran_out_is_unclear_and_told() {
+    let ttl = r#","ttl_ms":30"#;
+    let killed = log(&[(0, "granted", "n", "a", 1, ttl), (10, "renewed", "n", "a", 1, r#","remaining_ms":30"#)]);
+    let next = |ms| log(&[(ms, "granted", "n", "b", 2, ttl), (ms + 5, "released", "n", "b", 2, TOOK_2)]);
+    for (ms, overlaps, unclear) in [(9, 1, 0), (11, 0, 1), (39, 0, 1), (40, 0, 0), (90, 0, 0)] {
+        for files in [[killed.clone(), next(ms)], [next(ms), killed.clone()]] {
+            let logs = logs(&files);
+            let found = judge(&logs, Duration::ZERO);
+            let (text, page) = (report::text(&logs, &found, None), html::page(&logs, &found));
+            assert_eq!((found.len(), text.matches("unclear: n").count()), (overlaps, unclear), "{ms}: {text}");
+            assert_eq!(page.matches("<b>unclear</b>").count(), unclear, "{ms}");
+            assert_eq!(report::json(&logs, &found, None)["unclear"].as_array().unwrap().len(), unclear);
+            assert_eq!(text.contains("nothing is wrong"), overlaps + unclear == 0, "{ms}: {text}");
+        }
+    }
+    // One that has ended in its log is not in doubt.
+    let ended = killed + &log(&[(12, "released", "n", "a", 1, TOOK_2)]);
+    assert!(!report::text(&logs(&[ended, next(11)]), &[], None).contains("unclear"));
+}
+
+#[test]
 fn names_cannot_break_out_of_the_page_or_move_the_cursor() {
     let name = "<script>alert('1')</script>\"&\u{1b}[2J";
     let one = log(&[(0, "granted", name, "a", 1, ""), (9, "renewed", name, "a", 1, "")]);

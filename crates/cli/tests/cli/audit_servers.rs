@@ -63,6 +63,7 @@ fn ten_thousand_clean_holds_by_eight_processes_are_clean() {
     let said = output(place.fencelock(["audit".as_ref()].into_iter().chain(logs.iter().map(|log| log.as_os_str()))));
     assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
     assert!(said.stdout.starts_with("10000 holds of 12 names in 8 files"), "{}", said.stdout);
+    assert!(said.stdout.ends_with("nothing is wrong\n"), "{}", said.stdout);
 
     // A second holder beside one of them, all in order otherwise, is found among all of these.
     let text = fs::read_to_string(&logs[0]).unwrap();
