@@ -5,11 +5,12 @@ use crate::ledger::WeakLedger;
 use crate::observe::Observer;
 use crate::options::{check_delay, check_ttl};
 use crate::request::Requests;
+use crate::rescue::Moves;
 use crate::sync::lock;
 use crate::{Clock, Error, ErrorKind, LockName, Moment, Request, Result};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tracing::Span;
 
@@ -180,6 +181,8 @@ struct Family {
     obstacle: Mutex<Obstacle>,
     latest: Mutex<Option<Arc<Attempted>>>,
     origin: Option<Origin>,
+    /// What acquires, inside the caller's future at first.
+    driven: Mutex<Option<Weak<dyn Moves>>>,
 }
 
 impl Claim {
@@ -284,12 +287,37 @@ impl Claim {
 
     /// Notes what stood in the way, so that giving up can say so.
     pub fn met(&self, obstacle: Obstacle) {
+        if matches!(obstacle, Obstacle::Held(_)) {
+            self.queues();
+        }
         let last = std::mem::replace(&mut *lock(&self.family.obstacle), obstacle.clone());
         if let (Obstacle::Held(holder), Some(origin)) = (&obstacle, &self.family.origin)
             && last != obstacle
         {
             origin.observer.contended(self, holder.as_deref());
         }
+    }
+
+    /// Notes what acquires: it goes on without its caller once the claim [queues](Self::queues). None when it is done.
+    pub(crate) fn driven_by(&self, driven: Option<Weak<dyn Moves>>) {
+        let before = std::mem::replace(&mut *lock(&self.family.driven), driven);
+        drop(before);
+    }
+
+    fn driven(&self) -> Option<Arc<dyn Moves>> {
+        lock(&self.family.driven).as_ref().and_then(Weak::upgrade)
+    }
+
+    /// Waits for another, or has others behind it: whatever becomes of the caller, its turn must pass.
+    pub(crate) fn queues(&self) {
+        if let Some(driven) = self.driven() {
+            driven.move_over();
+        }
+    }
+
+    /// Whether what acquires goes on without its caller, who may not be there to take the grant.
+    pub(crate) fn is_left_alone(&self) -> bool {
+        self.driven().is_none_or(|driven| driven.has_moved())
     }
 
     /// The last obstacle met by any attempt of this acquisition.

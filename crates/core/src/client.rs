@@ -381,7 +381,8 @@ impl ClientBuilder {
         let watch = Arc::new(Watch::new(Arc::clone(&self.engine), self.requirements, self.on_degraded)?);
         let schedule = Arc::new(Schedule::default());
         let (ledger, inbox) = Ledger::new();
-        home.spawn(reap(Arc::clone(&self.engine), Arc::clone(&schedule), inbox));
+        let rescue = (Arc::clone(ledger.rescue()), self.clock.clone());
+        home.spawn(reap(Arc::clone(&self.engine), Arc::clone(&schedule), rescue, inbox));
         home.spawn(tick(Arc::clone(&schedule), self.clock.clone(), Arc::clone(&watch)));
         let push_loss = guarantees.has(Capability::PushLoss);
         let in_session = guarantees.liveness() == Liveness::Session;

@@ -1,21 +1,24 @@
 //! Running a client's work where its timers and connections live.
 
 use crate::ledger::{Boxed, Errand, Ledger};
-use crate::{Error, ErrorKind, Result};
+use crate::rescue::Moves;
+use crate::sync::lock;
+use crate::{Claim, Error, ErrorKind, Result};
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
+use std::task::{Context, Poll, Waker};
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 /// Where work runs, and what becomes of it when its caller drops the future.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// In the caller's future for as long as that is possible; dropped with it.
+    /// In the caller's future for as long as that is possible; ended with it.
     Inline,
-    /// As soon as it has to wait, in a task of the client's, so that a caller who
-    /// does not poll holds nobody up; ended with the caller's future.
+    /// As soon as it has to wait, in a task of the client's; ended with the caller's future.
     Waiting,
     /// In the caller's future for as long as that is possible; finished in any case.
     Finished,
@@ -24,19 +27,113 @@ pub(crate) enum Manner {
 /// Work of a client, awaited by a caller who may be anywhere.
 ///
 /// On the client's own runtime it runs inside the caller's future, without a
-/// task or a wake-up of its own. From anywhere else, another runtime or none,
-/// it moves to the client's runtime, since timers and sockets belong there.
+/// task or a wake-up of its own, until it is seen to wait for another holder or has
+/// lain there for [some time](crate::rescue): from then on in a task of the client's,
+/// so that a caller who does not poll holds nobody up. From anywhere else, another
+/// runtime or none, it moves to the client's runtime, since timers and sockets belong there.
 pub(crate) struct Driven<T: Send + 'static> {
-    work: Work<T>,
-    home: Handle,
+    berth: Arc<Berth<T>>,
+    /// Under which number it is watched over.
+    number: Option<u64>,
     ledger: Ledger,
     manner: Manner,
+    claim: Option<Claim>,
 }
 
-enum Work<T> {
-    Here(Boxed<Result<T>>),
+/// Where the work is. Whoever polls it there has the lock.
+struct Berth<T> {
+    place: Mutex<Place<T>>,
+    /// It is to go on without its caller.
+    called: AtomicBool,
+    home: Handle,
+}
+
+enum Place<T> {
+    Here(Boxed<Result<T>>, Option<Caller>),
     There(JoinHandle<Result<T>>),
     Done,
+}
+
+/// Who has polled last.
+struct Caller {
+    waker: Waker,
+    span: Span,
+}
+
+impl<T: Send + 'static> Place<T> {
+    /// Goes on in a task of the client's.
+    fn move_to(&mut self, home: &Handle) {
+        *self = match std::mem::replace(self, Self::Done) {
+            Self::Here(work, Some(caller)) => {
+                let task = home.spawn(work.instrument(caller.span));
+                caller.waker.wake();
+                Self::There(task)
+            }
+            Self::Here(work, None) => Self::There(home.spawn(work.in_current_span())),
+            elsewhere => elsewhere,
+        };
+    }
+}
+
+impl<T: Send + 'static> Berth<T> {
+    fn poll(&self, manner: Manner, ledger: &Ledger, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        let mut place = lock(&self.place);
+        if let Place::Here(work, caller) = &mut *place {
+            if self.is_home() {
+                if let Poll::Ready(outcome) = work.as_mut().poll(cx) {
+                    *place = Place::Done;
+                    return Poll::Ready(outcome);
+                }
+                if manner != Manner::Waiting && !self.called.load(Ordering::SeqCst) {
+                    match caller {
+                        Some(caller) => caller.waker.clone_from(cx.waker()),
+                        None => *caller = Some(Caller { waker: cx.waker().clone(), span: Span::current() }),
+                    }
+                    return Poll::Pending;
+                }
+            } else if ledger.is_closed() {
+                return Poll::Ready(Err(gone()));
+            }
+            *caller = None;
+        }
+        self.called.store(true, Ordering::SeqCst);
+        place.move_to(&self.home);
+        let Place::There(task) = &mut *place else { return Poll::Pending };
+        let outcome = Pin::new(task).poll(cx).map(|joined| joined.unwrap_or_else(|e| Err(ended(&e))));
+        if outcome.is_ready() {
+            *place = Place::Done;
+        }
+        outcome
+    }
+
+    fn is_home(&self) -> bool {
+        Handle::try_current().is_ok_and(|here| here.id() == self.home.id())
+    }
+
+    /// Moves what was called, unless somebody has it just now, who does this after.
+    fn heed(&self) {
+        if self.called.load(Ordering::SeqCst) {
+            let place = match self.place.try_lock() {
+                Ok(place) => Some(place),
+                Err(TryLockError::Poisoned(place)) => Some(PoisonError::into_inner(place)),
+                Err(TryLockError::WouldBlock) => None,
+            };
+            if let Some(mut place) = place {
+                place.move_to(&self.home);
+            }
+        }
+    }
+}
+
+impl<T: Send + 'static> Moves for Berth<T> {
+    fn move_over(&self) {
+        self.called.store(true, Ordering::SeqCst);
+        self.heed();
+    }
+
+    fn has_moved(&self) -> bool {
+        self.called.load(Ordering::SeqCst)
+    }
 }
 
 impl<T: Send + 'static> Driven<T> {
@@ -46,30 +143,21 @@ impl<T: Send + 'static> Driven<T> {
         manner: Manner,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Self {
-        Self { work: Work::Here(Box::pin(work)), home: home.clone(), ledger: ledger.clone(), manner }
+        let place = Mutex::new(Place::Here(Box::pin(work), None));
+        let berth = Berth { place, called: AtomicBool::new(false), home: home.clone() };
+        Self { berth: Arc::new(berth), number: None, ledger: ledger.clone(), manner, claim: None }
     }
 
-    fn is_home(&self) -> bool {
-        Handle::try_current().is_ok_and(|here| here.id() == self.home.id())
+    /// The work is that of `claim`: it goes on without its caller as soon as the claim waits for another.
+    pub(crate) fn of(mut self, claim: Claim) -> Self {
+        claim.driven_by(Some(self.itself()));
+        self.claim = Some(claim);
+        self
     }
 
-    fn poll_here(&mut self, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        match &mut self.work {
-            Work::Here(work) => work.as_mut().poll(cx),
-            Work::There(_) | Work::Done => Poll::Pending,
-        }
-    }
-
-    fn poll_there(&mut self, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        self.work = match std::mem::replace(&mut self.work, Work::Done) {
-            Work::Here(_) if self.ledger.is_closed() => return Poll::Ready(Err(gone())),
-            Work::Here(work) => Work::There(self.home.spawn(work.in_current_span())),
-            elsewhere => elsewhere,
-        };
-        match &mut self.work {
-            Work::There(task) => Pin::new(task).poll(cx).map(|joined| joined.unwrap_or_else(|e| Err(ended(&e)))),
-            Work::Here(_) | Work::Done => Poll::Pending,
-        }
+    fn itself(&self) -> Weak<dyn Moves> {
+        let berth: Weak<Berth<T>> = Arc::downgrade(&self.berth);
+        berth
     }
 }
 
@@ -85,14 +173,13 @@ impl<T: Send + 'static> Future for Driven<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        let here = matches!(self.work, Work::Here(_)) && self.is_home();
-        let outcome = match here.then(|| self.poll_here(cx)) {
-            Some(Poll::Pending) if self.manner != Manner::Waiting => Poll::Pending,
-            Some(Poll::Ready(outcome)) => Poll::Ready(outcome),
-            _ => self.poll_there(cx),
-        };
-        if outcome.is_ready() {
-            self.work = Work::Done;
+        let outcome = self.berth.poll(self.manner, &self.ledger, cx);
+        if outcome.is_pending() {
+            if self.number.is_none() {
+                self.number = Some(self.ledger.rescue().entered(self.itself()));
+            }
+            // Called by somebody else while the lock was ours.
+            self.berth.heed();
         }
         outcome
     }
@@ -100,15 +187,22 @@ impl<T: Send + 'static> Future for Driven<T> {
 
 impl<T: Send + 'static> Drop for Driven<T> {
     fn drop(&mut self) {
-        let finish: Boxed<()> = match (std::mem::replace(&mut self.work, Work::Done), self.manner) {
-            (Work::Here(work), Manner::Finished) => Box::pin(async move {
+        if let Some(number) = self.number {
+            self.ledger.rescue().left(number);
+        }
+        if let Some(claim) = self.claim.take() {
+            claim.driven_by(None);
+        }
+        let place = std::mem::replace(&mut *lock(&self.berth.place), Place::Done);
+        let finish: Boxed<()> = match (place, self.manner) {
+            (Place::Here(work, _), Manner::Finished) => Box::pin(async move {
                 let _ = work.await;
             }),
-            (Work::There(task), Manner::Finished) => Box::pin(async move {
+            (Place::There(task), Manner::Finished) => Box::pin(async move {
                 let _ = task.await;
             }),
             // Joined by the reaper, so that what it undoes is pending from now on.
-            (Work::There(task), _) => Box::pin(async move {
+            (Place::There(task), _) => Box::pin(async move {
                 task.abort();
                 let _ = task.await;
             }),

@@ -59,10 +59,19 @@ impl Lanes {
         let mut lanes = lock(&self.0);
         let lane = lanes.entry(claim.name().clone()).or_default();
         let queue = lane.queue.get_or_insert_default();
+        // Who queues must hand the turn on whether or not it is polled; so must the head, from the first that queues.
+        let head = queue.waiters.values().next().filter(|_| queue.waiters.len() == 1).cloned();
+        let is_behind = !queue.waiters.is_empty();
         queue.waiters.insert(claim.id(), claim.clone());
         let obstacle = if lane.holds > 0 { held_here(claim) } else { queue.obstacle.clone() };
         let (turn, freed) = (Arc::clone(&queue.turn), Arc::clone(&queue.freed));
         drop(lanes);
+        if is_behind {
+            claim.queues();
+        }
+        if let Some(head) = head {
+            head.queues();
+        }
         claim.met(obstacle);
         Waiter { lanes: self.clone(), name: claim.name().clone(), id: claim.id(), turn, freed }
     }

@@ -3,6 +3,7 @@
 use crate::Claim;
 use crate::hold::Releasing;
 use crate::pursuit::Call;
+use crate::rescue::Rescue;
 use crate::sync::lock;
 use std::fmt;
 use std::future::Future;
@@ -48,6 +49,8 @@ pub(crate) struct Entry(pub(crate) Errand, pub(crate) OpenEntry);
 struct Open {
     count: Mutex<usize>,
     none: Notify,
+    /// Not entered yet: what still lies with its caller.
+    rescue: Arc<Rescue>,
 }
 
 /// Something that is not done yet, for as long as this lives.
@@ -67,6 +70,10 @@ impl Ledger {
     pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Entry>) {
         let (errands, inbox) = mpsc::unbounded_channel();
         (Self { errands, open: Arc::default() }, inbox)
+    }
+
+    pub(crate) fn rescue(&self) -> &Arc<Rescue> {
+        &self.open.rescue
     }
 
     pub(crate) fn downgrade(&self) -> WeakLedger {

@@ -33,6 +33,7 @@ mod reentrant_guard;
 mod renew;
 mod request;
 mod requirements;
+mod rescue;
 mod schedule;
 mod seat;
 mod secret;

@@ -4,15 +4,17 @@ use crate::claim::Origin;
 use crate::client::Shared;
 use crate::driven::{Driven, Manner};
 use crate::hold::Hold;
-use crate::ledger::{Boxed, Errand, Ledger};
+use crate::ledger::{Boxed, Errand, Ledger, WeakLedger};
 use crate::observe::{Counted, Told};
+use crate::rescue::{Lapses, Over};
+use crate::sync::lock;
 use crate::validity::{deadline, millis};
 use crate::{
     AcquireOptions, Attempt, Claim, DistributedLock, Error, ErrorKind, Grant, LockGuard, LockName, Moment, Obstacle,
     Result, Terms, Wait,
 };
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 use std::time::Duration;
 use tracing::Span;
@@ -102,10 +104,50 @@ impl Drop for UnderWay<'_> {
 pub(crate) struct Granted {
     grant: Option<Grant>,
     ledger: Ledger,
+    /// It lies where it can lapse.
+    kept: Option<(Arc<Kept>, Over)>,
+}
+
+/// A grant whose caller may not come for it.
+struct Kept {
+    grant: Mutex<Option<Grant>>,
+    ledger: WeakLedger,
+}
+
+impl Lapses for Kept {
+    fn lapse(&self) {
+        if let Some(grant) = lock(&self.grant).take() {
+            self.ledger.undo(grant.claim);
+        }
+    }
+}
+
+impl Granted {
+    fn new(grant: Grant, shared: &Shared) -> Self {
+        let ledger = shared.context.ledger.clone();
+        if !grant.claim.is_left_alone() {
+            return Self { grant: Some(grant), ledger, kept: None };
+        }
+        let end = until(&grant, shared);
+        let kept = Arc::new(Kept { grant: Mutex::new(Some(grant)), ledger: ledger.downgrade() });
+        let itself: Weak<Kept> = Arc::downgrade(&kept);
+        let over = ledger.rescue().kept(itself, end);
+        Self { grant: None, ledger, kept: Some((kept, over)) }
+    }
+
+    /// The grant, unless it has lapsed.
+    fn collect(&mut self) -> Option<&Grant> {
+        if let Some((kept, over)) = self.kept.take() {
+            self.ledger.rescue().taken(&over);
+            self.grant = lock(&kept.grant).take();
+        }
+        self.grant.as_ref()
+    }
 }
 
 impl Drop for Granted {
     fn drop(&mut self) {
+        self.collect();
         if let Some(grant) = self.grant.take() {
             self.ledger.undo(grant.claim);
         }
@@ -117,11 +159,11 @@ impl Drop for Granted {
 /// The guard is made here, in the caller's future: a grant that the caller does
 /// not take in time is not renewed, and so is nobody's for longer than its ttl.
 pub(crate) async fn acquire(shared: Arc<Shared>, wish: Wish) -> Result<Option<LockGuard>> {
-    let manner = if wish.once() { Manner::Inline } else { Manner::Waiting };
     loop {
         let claim = mint(&shared, &wish)?;
-        let work = pursue(Arc::clone(&shared), wish.clone(), claim);
-        let Some(granted) = Driven::new(&shared.home, &shared.context.ledger, manner, work).await? else {
+        let work = pursue(Arc::clone(&shared), wish.clone(), claim.clone());
+        let driven = Driven::new(&shared.home, &shared.context.ledger, Manner::Inline, work).of(claim);
+        let Some(granted) = driven.await? else {
             return Ok(None);
         };
         shared.check_ready()?;
@@ -134,7 +176,7 @@ pub(crate) async fn acquire(shared: Arc<Shared>, wish: Wish) -> Result<Option<Lo
 /// Makes the guard, unless the grant has come of age on its way.
 pub(crate) fn take(shared: &Arc<Shared>, mut granted: Granted, wish: &Wish) -> Option<LockGuard> {
     // Asked while the grant would still be undone, should the engine panic.
-    let evidence = granted.grant.as_ref().map(|grant| grant.lease.evidence())?;
+    let evidence = granted.collect().map(|grant| grant.lease.evidence())?;
     let grant = granted.grant.take_if(|grant| is_fresh(grant, shared))?;
     let claim = &grant.claim;
     let told = Told::now(claim, grant.token, claim.now());
@@ -146,8 +188,14 @@ pub(crate) fn take(shared: &Arc<Shared>, mut granted: Granted, wish: &Wish) -> O
 /// A grant with less than a tenth of its ttl left is not worth handing out.
 fn is_fresh(grant: &Grant, shared: &Shared) -> bool {
     let now = grant.claim.now();
-    let until = deadline(grant.sent_at.min(now), grant.ttl, shared.context.drift, grant.margin);
+    let until = until(grant, shared);
     until > now && until.since(now) >= grant.ttl / 10
+}
+
+/// When the grant is of no use to anybody.
+fn until(grant: &Grant, shared: &Shared) -> Moment {
+    let sent = grant.sent_at.min(grant.claim.now());
+    deadline(sent, grant.ttl, shared.context.drift, grant.margin)
 }
 
 /// The claim of the first attempt.
@@ -214,7 +262,7 @@ async fn pursue_on(shared: &Arc<Shared>, wish: &Wish, mut claim: Claim) -> Resul
             Ok(Attempt::Granted(grant)) => {
                 claim.asked_for(grant.ttl.saturating_add(claim.lock_delay()));
                 if is_fresh(&grant, shared) {
-                    return Ok(Some(Granted { grant: Some(grant), ledger: ledger.clone() }));
+                    return Ok(Some(Granted::new(grant, shared)));
                 }
                 grant.claim
             }

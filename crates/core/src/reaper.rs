@@ -8,8 +8,9 @@ use crate::clock::nanos;
 use crate::hold;
 use crate::ledger::{Entry, Errand};
 use crate::pursuit::Call;
+use crate::rescue::Rescue;
 use crate::schedule::Schedule;
-use crate::{Attempt, Claim, DistributedLock, Error, ErrorKind, Liveness};
+use crate::{Attempt, Claim, Clock, DistributedLock, Error, ErrorKind, Liveness};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -25,8 +26,10 @@ const QUEUE: Duration = Duration::from_secs(20);
 pub(crate) async fn reap(
     engine: Arc<dyn DistributedLock>,
     schedule: Arc<Schedule>,
+    (rescue, clock): (Arc<Rescue>, Clock),
     mut inbox: mpsc::UnboundedReceiver<Entry>,
 ) {
+    let rescuer = tokio::spawn(async move { rescue.rescue(&clock).await });
     let mut under_way = JoinSet::new();
     loop {
         tokio::select! {
@@ -44,6 +47,7 @@ pub(crate) async fn reap(
         }
     }
     while under_way.join_next().await.is_some() {}
+    rescuer.abort();
     schedule.close();
 }
 
