@@ -1,20 +1,60 @@
 //! A server of each kind, and how it is hurt.
 
-#[cfg(feature = "servers")]
-use crate::{Fault, here};
-use crate::{Outcome, Place};
+use crate::Outcome;
+use std::fmt;
 
-type Start = fn() -> Outcome<Place>;
+/// A lock service, and two ways to it.
+pub struct Server {
+    /// What it is.
+    pub name: &'static str,
+    /// The way that stays whole.
+    pub url: String,
+    /// The way that can be cut; the same, if there is no other.
+    pub fragile: String,
+    /// Hurts it, if that can be done.
+    pub harm: Option<Harm>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// One that is there already, and is not hurt.
+    pub fn there(name: &'static str, url: impl Into<String>) -> Self {
+        let url = url.into();
+        Self { name, fragile: url.clone(), url, harm: None }
+    }
+}
+
+/// Hurts a server, or mends the way to it; blocks meanwhile. The server ends when this is dropped.
+pub type Harm = Box<dyn FnMut(Fault) -> Outcome + Send>;
+
+/// What is done to a server.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    /// The fragile way is cut, and the server killed and started again.
+    Begins,
+    /// The way is mended.
+    Ends,
+}
+
+/// Starts a server; blocks until it answers, in a runtime.
+pub type Start = fn() -> Outcome<Server>;
 
 /// None without the cargo feature `servers`.
 #[cfg(not(feature = "servers"))]
-pub(crate) fn servers() -> Vec<(&'static str, Start)> {
+#[must_use]
+pub fn servers() -> Vec<(&'static str, Start)> {
     Vec::new()
 }
 
-/// Those that the crate `lab` starts for tests. Alice reaches them by ways that can be cut.
+/// Those that the crate `lab` starts for tests.
 #[cfg(feature = "servers")]
-pub(crate) fn servers() -> Vec<(&'static str, Start)> {
+#[must_use]
+pub fn servers() -> Vec<(&'static str, Start)> {
     use fencelock_lab::{Etcd, MariaDb, Mood, Postgres, Proxy, Redis, RedisNodes, ZooKeeper};
     use std::net::SocketAddr;
 
@@ -24,14 +64,14 @@ pub(crate) fn servers() -> Vec<(&'static str, Start)> {
         url: String,
         addresses: impl IntoIterator<Item = SocketAddr>,
         mut restart: impl FnMut() -> Outcome + Send + 'static,
-    ) -> Outcome<Place> {
-        let (mut alices, mut ways) = (url.clone(), Vec::new());
+    ) -> Outcome<Server> {
+        let (mut fragile, mut ways) = (url.clone(), Vec::new());
         for address in addresses {
             let way = Proxy::before(address)?;
-            alices = alices.replace(&address.to_string(), &format!("127.0.0.1:{}", way.port()));
+            fragile = fragile.replace(&address.to_string(), &format!("127.0.0.1:{}", way.port()));
             ways.push(way);
         }
-        let suffer = move |fault| match fault {
+        let harm = move |fault| match fault {
             Fault::Begins => {
                 ways.iter().for_each(|way| way.set(Mood::Refuse));
                 restart()
@@ -41,9 +81,9 @@ pub(crate) fn servers() -> Vec<(&'static str, Start)> {
                 Ok(())
             }
         };
-        Ok(Place { alices: Some(alices), suffer: Some(Box::new(suffer)), ..here(name, url) })
+        Ok(Server { name, url, fragile, harm: Some(Box::new(harm)) })
     }
-    fn redis(name: &'static str, mut redis: Redis) -> Outcome<Place> {
+    fn redis(name: &'static str, mut redis: Redis) -> Outcome<Server> {
         with(name, format!("redis://{}", redis.address()), [redis.address()], move || {
             redis.server_mut().kill();
             Ok(redis.restart()?)
