@@ -1,12 +1,12 @@
 //! The engine: how a lock is taken, waited for and undone in Redis.
 
-use crate::batch::Batcher;
 use crate::config::RedisConfig;
 use crate::failure::Failure;
 use crate::keys::NameKeys;
 use crate::lease::RedisLease;
 use crate::store::{Answer, Store};
 use async_trait::async_trait;
+use fencelock_core::group::Renewals;
 use fencelock_core::{
     Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Guarantees, HolderInfo, LockName,
     Polling, Result, check_runtime,
@@ -34,7 +34,7 @@ pub struct RedisLock {
 /// What engine and leases have in common.
 pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
-    pub(crate) batcher: Batcher,
+    pub(crate) renewals: Renewals<Store>,
 }
 
 impl RedisLock {
@@ -49,7 +49,8 @@ impl RedisLock {
     /// Dropping the future leaves nothing locked.
     pub async fn connect(config: RedisConfig) -> Result<Arc<Self>> {
         check_runtime().map_err(|e| e.with_engine("redis"))?;
-        let shared = Shared { store: Store::connect(config).await?, batcher: Batcher::default() };
+        let store = Store::connect(config).await?;
+        let shared = Shared { renewals: Renewals::new(Arc::clone(&store)), store };
         Ok(Arc::new(Self { shared: Arc::new(shared), polling: Polling::new() }))
     }
 
@@ -160,7 +161,7 @@ impl fmt::Debug for RedisLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisLock")
             .field("store", &self.shared.store)
-            .field("renewed", &self.shared.batcher.len())
+            .field("renewed", &self.shared.renewals.len())
             .field("polling", &self.polling)
             .finish()
     }

@@ -66,6 +66,17 @@ impl Failure {
         Self::new(ErrorKind::InvalidConfig, "the server is a node of a Cluster: write `redis+cluster://`").settled()
     }
 
+    /// The same, and nothing is left to be tried.
+    pub(crate) fn at_last(self) -> Self {
+        self.next(Next::GiveUp)
+    }
+
+    /// The same, for one more who waited for that answer.
+    pub(crate) fn again(&self) -> Self {
+        let error = Error::new(self.error.kind(), self.error.message().to_owned()).with_engine("redis");
+        Self { error, settled: self.settled, reopen: self.reopen, next: self.next.clone() }
+    }
+
     /// Redis answered that it will not.
     pub(crate) fn is_refusal(&self) -> bool {
         let kind = self.error.kind();

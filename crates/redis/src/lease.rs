@@ -2,6 +2,7 @@
 
 use crate::engine::Shared;
 use async_trait::async_trait;
+use fencelock_core::group::Renewing;
 use fencelock_core::{
     Claim, Error, ErrorKind, Evidence, FencingToken, Lease, LocalHold, LossReason, Renew, Renewal, Result, Validity,
     extend_by_renewing,
@@ -27,7 +28,8 @@ impl RedisLease {
 impl Renew for RedisLease {
     async fn renew(&self, server_ttl: Duration) -> Result<Renewal> {
         let store = &self.shared.store;
-        let renewed = store.renew(&[(&self.claim, self.token, server_ttl)], store.deadline()).await?;
+        let hold = Renewing { claim: &self.claim, token: self.token, server_ttl };
+        let renewed = store.renew(&[hold], store.deadline()).await?;
         Ok(if renewed.first() == Some(&true) { Renewal::Renewed } else { Renewal::Refused })
     }
 }
@@ -35,7 +37,7 @@ impl Renew for RedisLease {
 #[async_trait]
 impl Lease for RedisLease {
     async fn keep_alive(&self, validity: &Validity) -> LossReason {
-        self.shared.batcher.keep_alive(&self.shared.store, self.token, validity).await
+        self.shared.renewals.keep_alive(self.token, validity).await
     }
 
     async fn extend(&self, ttl: Duration, validity: &Validity) -> Result<()> {

@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod admin;
-mod batch;
+mod bundle;
 mod config;
 mod ears;
 mod engine;
@@ -25,6 +25,6 @@ mod tls;
 pub use config::RedisConfig;
 pub use engine::RedisLock;
 pub use gate::{Effect, RedisGate, RedisPass};
-pub use node::{Node, NodeFailure, NodeScript};
+pub use node::{Node, NodeBundle, NodeFailure, NodeScript};
 /// The client library, for the values that an [`Effect`] answers with.
 pub use redis;

@@ -1,8 +1,9 @@
 //! One server among several: what an engine that asks many Redis servers is built on.
 
+use crate::bundle::{Bundle, Bundled, Manner, Wanted};
 use crate::config::RedisConfig;
 use crate::ears::Ears;
-use crate::failure::{Failure, Next};
+use crate::failure::Failure;
 use crate::keys::Keys;
 use crate::link::Events;
 use crate::router::Router;
@@ -28,6 +29,27 @@ impl NodeScript {
 impl fmt::Debug for NodeScript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NodeScript").finish_non_exhaustive()
+    }
+}
+
+/// Scripts that a [`Node`] runs many of in one call, if they are ready together.
+#[derive(Clone)]
+pub struct NodeBundle(Arc<Bundle>);
+
+impl NodeBundle {
+    /// Of each script its source, how many keys it has, and how many arguments. Each answers with
+    /// something, and one that fails does not keep the others from being run. Of what is sent
+    /// together the first scripts run first.
+    #[must_use]
+    pub fn new<S: Into<String>>(scripts: impl IntoIterator<Item = (S, usize, usize)>) -> Self {
+        let scripts = scripts.into_iter().map(|(source, keys, args)| (LuaScript::new(source), keys, args));
+        Self(Arc::new(Bundle::new(scripts)))
+    }
+}
+
+impl fmt::Debug for NodeBundle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeBundle").finish_non_exhaustive()
     }
 }
 
@@ -74,23 +96,25 @@ impl From<NodeFailure> for Error {
 pub struct Node {
     config: Arc<RedisConfig>,
     router: Arc<Router>,
+    bundled: Bundled,
     ears: Arc<Ears>,
 }
 
 impl Node {
-    /// The server of a [standalone](RedisConfig::standalone) configuration. Does not connect
-    /// yet; `up` is called whenever a connection was opened. Belongs to the runtime it is made in.
+    /// The server of a [standalone](RedisConfig::standalone) configuration, and what is
+    /// [run together](Self::run_together) there. Does not connect yet; `up` is called whenever a connection was opened. Belongs to the runtime it is made in.
     ///
     /// # Errors
     /// `InvalidConfig` if a setting is wrong.
-    pub fn new(config: RedisConfig, up: impl Fn() + Send + Sync + 'static) -> Result<Self> {
+    pub fn new(config: RedisConfig, bundle: &NodeBundle, up: impl Fn() + Send + Sync + 'static) -> Result<Self> {
         config.check()?;
         let config = Arc::new(RedisConfig { as_it_is: true, ..config });
         let ears = Ears::new(Keys::new(config.prefix.as_str()), config.request_timeout);
         let events = Events { ears: Arc::downgrade(&ears), up: Some(Arc::new(up)) };
         let router = Router::new(&config, events);
         ears.attach(&router);
-        Ok(Self { config, router, ears })
+        let bundled = Bundled::new(&router, &bundle.0, Manner::Once);
+        Ok(Self { config, router, bundled, ears })
     }
 
     /// Sends one command and waits for its answer, with the opening of a connection, for at most `limit`.
@@ -120,14 +144,26 @@ impl Node {
         args: &[A],
         limit: Duration,
     ) -> std::result::Result<Value, NodeFailure> {
+        Ok(self.router.run_once(0, &script.0, keys, args, Instant::now() + limit).await?)
+    }
+
+    /// Runs a script of the bundle, by its place there: at once if none is under way, else in one
+    /// call with all that wait as well. Waits for its answer for at most `limit`.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave the script under way.
+    pub async fn run_together<K: AsRef<[u8]> + Sync, A: AsRef<[u8]> + Sync>(
+        &self,
+        script: usize,
+        keys: &[K],
+        args: &[A],
+        limit: Duration,
+    ) -> std::result::Result<Value, NodeFailure> {
         let deadline = Instant::now() + limit;
-        let link = self.router.route(0, deadline).await?;
-        match link.call(&script.0.by_digest(keys, args), deadline).await {
-            Err(failure) if failure.next == Next::SendScript => {
-                Ok(link.call(&script.0.in_full(keys, args), deadline).await?)
-            }
-            outcome => Ok(outcome?),
-        }
+        Ok(self.bundled.run(&Wanted { verb: script, slot: 0, keys, args, deadline, claim: None }).await?)
     }
 
     /// Begins to listen on a channel: everything from the moment this returns is heard.

@@ -240,6 +240,22 @@ impl Router {
         }
     }
 
+    /// Runs a script where it is sent, and nowhere else; once, but for a server that does not know it.
+    pub(crate) async fn run_once<K: AsRef<[u8]>, A: AsRef<[u8]>>(
+        &self,
+        slot: u16,
+        script: &LuaScript,
+        keys: &[K],
+        args: &[A],
+        deadline: Instant,
+    ) -> Result<Value, Failure> {
+        let link = self.route(slot, deadline).await?;
+        match link.call(&script.by_digest(keys, args), deadline).await {
+            Err(failure) if failure.next == Next::SendScript => link.call(&script.in_full(keys, args), deadline).await,
+            outcome => outcome,
+        }
+    }
+
     async fn send(
         &self,
         slot: u16,

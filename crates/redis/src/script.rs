@@ -1,5 +1,6 @@
 //! A Lua script, named by its digest once the server knows it.
 
+use crate::bundle::Bundle;
 use redis::{Cmd, Script};
 
 pub(crate) struct LuaScript {
@@ -16,8 +17,12 @@ impl LuaScript {
         Self { source, sha, splits: false }
     }
 
-    fn splitting(source: &str) -> Self {
+    pub(crate) fn splitting(source: impl Into<String>) -> Self {
         Self { splits: true, ..Self::new(source) }
+    }
+
+    pub(crate) fn source(&self) -> &str {
+        &self.source
     }
 
     /// By digest: short, and refused with `NOSCRIPT` by a server that has lost it.
@@ -50,18 +55,28 @@ fn words<K: AsRef<[u8]>, A: AsRef<[u8]>>(verb: &str, script: &str, keys: &[K], a
 pub(crate) struct Scripts {
     pub(crate) acquire: LuaScript,
     pub(crate) renew: LuaScript,
-    pub(crate) free: LuaScript,
     pub(crate) void: LuaScript,
     pub(crate) inspect: LuaScript,
     pub(crate) force: LuaScript,
 }
 
+/// What is grouped, by its place in the bundle: what takes memory first.
+pub(crate) const ACQUIRE: usize = 0;
+/// Frees the lock.
+pub(crate) const FREE: usize = 1;
+/// Frees the lock, and makes the id dead.
+pub(crate) const FREE_DEAD: usize = 2;
+
 impl Scripts {
+    pub(crate) fn bundle() -> Bundle {
+        let free = || LuaScript::splitting(include_str!("scripts/free.lua"));
+        Bundle::new([(LuaScript::new(include_str!("scripts/acquire.lua")), 3, 7), (free(), 1, 4), (free(), 2, 4)])
+    }
+
     pub(crate) fn new() -> Self {
         Self {
             acquire: LuaScript::new(include_str!("scripts/acquire.lua")),
             renew: LuaScript::splitting(include_str!("scripts/renew.lua")),
-            free: LuaScript::splitting(include_str!("scripts/free.lua")),
             void: LuaScript::new(include_str!("scripts/void.lua")),
             inspect: LuaScript::new(include_str!("scripts/inspect.lua")),
             force: LuaScript::new(include_str!("scripts/force.lua")),

@@ -1,14 +1,17 @@
 //! What is asked of Redis, typed.
 
+use crate::bundle::{Bundled, Manner, Wanted};
 use crate::config::RedisConfig;
 use crate::ears::Ears;
 use crate::failure::{Failure, Next};
 use crate::keys::{Keys, NameKeys};
 use crate::link::Events;
 use crate::router::Router;
-use crate::script::Scripts;
+use crate::script::{ACQUIRE, FREE, FREE_DEAD, Scripts};
 use crate::standing::{self, Standing};
-use fencelock_core::{Claim, ClaimId, Error, FencingToken, HolderInfo, LockName, Result};
+use async_trait::async_trait;
+use fencelock_core::group::{Renewed, Renewing, RenewsTogether};
+use fencelock_core::{Claim, ClaimId, Error, FencingToken, HolderInfo, LockName, Renewal, Result};
 use redis::Value;
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
@@ -23,12 +26,11 @@ pub(crate) struct Store {
     pub(crate) keys: Keys,
     pub(crate) scripts: Scripts,
     pub(crate) router: Arc<Router>,
+    /// What is sent together if it is ready together.
+    pub(crate) bundled: Bundled,
     pub(crate) ears: Arc<Ears>,
     pub(crate) standing: Standing,
 }
-
-/// A renewal to be sent: of which claim's hold, with which token, for how long.
-pub(crate) type Renewing<'a> = (&'a Claim, FencingToken, Duration);
 
 /// What an acquire was answered.
 pub(crate) enum Answer {
@@ -58,7 +60,8 @@ impl Store {
         let router = Router::new(&config, events);
         ears.attach(&router);
         let (scripts, standing) = (Scripts::new(), Standing::default());
-        let store = Arc::new(Self { config, keys, scripts, router, ears, standing });
+        let bundled = Bundled::new(&router, &Arc::new(Scripts::bundle()), Manner::Following);
+        let store = Arc::new(Self { config, keys, scripts, router, bundled, ears, standing });
         let told = |e: Error| e.with_engine("redis").with_operation("connect");
         store.probe_first().await.map_err(told)?;
         // From here on what is found anew after a reconnect counts.
@@ -76,18 +79,16 @@ impl Store {
         let delay = millis(claim.lock_delay());
         // What was sent before may still arrive, and must find nothing to take once this hold is over.
         let spent = if claim.is_unanswered() { void_ttl(claim) } else { "0".to_owned() };
+        let (slot, keys) = (keys.slot(), [keys.lock(), keys.fence(), keys.void(&id)]);
+        let args = [id.as_str(), &ttl, claim.holder(), note, &base, &delay, &spent];
+        let (deadline, claimed) = (self.deadline(), Some(claim));
+        if self.config.wait_replicas == 0 {
+            let wanted = Wanted { verb: ACQUIRE, slot, keys: &keys, args: &args, deadline, claim: claimed };
+            return answer(&self.bundled.run(&wanted).await?, Ok(0));
+        }
         let under_way = claim.request();
-        let outcome = self
-            .router
-            .run_and_wait(
-                keys.slot(),
-                &self.scripts.acquire,
-                &[keys.lock(), keys.fence(), keys.void(&id)],
-                &[id.as_str(), &ttl, claim.holder(), note, &base, &delay, &spent],
-                self.config.wait_replicas,
-                self.deadline(),
-            )
-            .await;
+        let replicas = self.config.wait_replicas;
+        let outcome = self.router.run_and_wait(slot, &self.scripts.acquire, &keys, &args, replicas, deadline).await;
         if outcome.as_ref().map_or_else(|failure| failure.settled, |_| true) {
             under_way.answered();
         }
@@ -101,12 +102,12 @@ impl Store {
         holds: &[Renewing<'_>],
         deadline: Instant,
     ) -> std::result::Result<Vec<bool>, Failure> {
-        let Some((first, ..)) = holds.first() else { return Ok(Vec::new()) };
-        let slot = self.keys.of(first.name()).slot();
-        let keys: Vec<_> = holds.iter().map(|(claim, ..)| self.keys.of(claim.name()).lock()).collect();
+        let Some(first) = holds.first() else { return Ok(Vec::new()) };
+        let slot = self.keys.of(first.claim.name()).slot();
+        let keys: Vec<_> = holds.iter().map(|hold| self.keys.of(hold.claim.name()).lock()).collect();
         let args: Vec<_> = holds
             .iter()
-            .flat_map(|(claim, token, ttl)| [claim.id().to_string(), token.to_string(), millis(*ttl)])
+            .flat_map(|hold| [hold.claim.id().to_string(), hold.token.to_string(), millis(hold.server_ttl)])
             .collect();
         let answer = self.router.run(slot, &self.scripts.renew, &keys, &args, deadline).await?;
         let Value::Array(answers) = answer else { return Err(Failure::odd_answer()) };
@@ -129,18 +130,20 @@ impl Store {
         let token = token.map(|token| token.to_string()).unwrap_or_default();
         let (ttl, dead) = (void_ttl(claim), keys.void(&id));
         let args = [id.as_str(), &token, &keys.channel(), &ttl];
-        let free = &self.scripts.free;
+        let lock = [keys.lock()];
+        let free = Wanted { verb: FREE, slot, keys: &lock, args: &args, deadline, claim: None };
         let answer = if void {
-            match self.router.run(slot, free, &[&keys.lock(), &dead], &args, deadline).await {
+            let both = [keys.lock(), dead.clone()];
+            match self.bundled.run(&Wanted { verb: FREE_DEAD, keys: &both, ..free }).await {
                 Err(failure) if failure.next == Next::TryAgain => {
                     // The one key is here and the other is there. Dead first: nothing may come in between.
                     self.router.run(slot, &self.scripts.void, &[&dead], &[&ttl], deadline).await?;
-                    self.router.run(slot, free, &[keys.lock()], &args, deadline).await?
+                    self.bundled.run(&free).await?
                 }
                 outcome => outcome?,
             }
         } else {
-            self.router.run(slot, free, &[keys.lock()], &args, deadline).await?
+            self.bundled.run(&free).await?
         };
         Ok(answer == Value::Int(1))
     }
@@ -155,6 +158,27 @@ impl Store {
 
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.config.request_timeout
+    }
+}
+
+#[async_trait]
+impl RenewsTogether for Store {
+    fn kind(&self, claim: &Claim) -> u16 {
+        if self.router.is_cluster() { self.keys.of(claim.name()).slot() } else { 0 }
+    }
+
+    fn longest(&self) -> Duration {
+        self.config.request_timeout
+    }
+
+    async fn renew(&self, holds: &[Renewing<'_>], limit: Duration) -> Renewed {
+        let outcome = |held: bool| Some(if held { Renewal::Renewed } else { Renewal::Refused });
+        match Store::renew(self, holds, Instant::now() + limit).await {
+            Ok(held) => Renewed::Told(held.into_iter().map(outcome).collect(), None),
+            // In the middle of a slot's move a single key is found, and several are not.
+            Err(failure) if failure.next == Next::TryAgain && holds.len() > 1 => Renewed::Apart,
+            Err(failure) => Renewed::Told(Vec::new(), Some(failure.error)),
+        }
     }
 }
 

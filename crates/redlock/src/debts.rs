@@ -4,6 +4,7 @@
 //! rest for as long as its ttl takes a vote away from everyone, so it is asked for
 //! again until the node answers, or the part must have run out.
 
+use crate::scripts::FREE;
 use crate::set::{Set, lock};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, Weak};
@@ -89,7 +90,7 @@ async fn collect(set: Weak<Set>, at: usize) {
             let Some(set) = set.upgrade() else { return };
             let Some(member) = set.members.get(at).cloned() else { return };
             let Some((id, debt)) = member.debts.next() else { return };
-            match member.node.run(&set.scripts.free, &debt.keys, &debt.args, set.config.request_timeout).await {
+            match member.node.run_together(FREE, &debt.keys, &debt.args, set.config.request_timeout).await {
                 Ok(_) => {
                     member.debts.paid(&id);
                     pause = PAUSES.0;

@@ -1,7 +1,6 @@
 //! The engine: how a majority grants a lock, and how what a minority granted is undone.
 
 use crate::ask::here;
-use crate::batch::Batcher;
 use crate::config::RedlockConfig;
 use crate::ears::Ears;
 use crate::keys::NameKeys;
@@ -10,6 +9,7 @@ use crate::set::Set;
 use crate::tally::{Attempted, Obstacle, Tally, Verdict};
 use crate::tokens::Tokens;
 use async_trait::async_trait;
+use fencelock_core::group::Renewals;
 use fencelock_core::{
     Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Guarantees, HolderInfo, LockName,
     Moment, Polling, Result,
@@ -53,7 +53,7 @@ pub struct RedlockLock {
 pub(crate) struct Shared {
     pub(crate) set: Arc<Set>,
     tokens: Tokens,
-    pub(crate) batcher: Batcher,
+    pub(crate) renewals: Renewals<Set>,
 }
 
 impl RedlockLock {
@@ -71,7 +71,8 @@ impl RedlockLock {
         let set = Set::new(config)?;
         crate::admit::admit(&set).await.map_err(|e| e.with_engine("redlock").with_operation("connect"))?;
         let ears = Ears(Arc::clone(&set));
-        let shared = Arc::new(Shared { set, tokens: Tokens::default(), batcher: Batcher::default() });
+        let renewals = Renewals::new(Arc::clone(&set));
+        let shared = Arc::new(Shared { set, tokens: Tokens::default(), renewals });
         Ok(Arc::new(Self { shared, polling: Polling::new(), ears }))
     }
 
@@ -278,7 +279,7 @@ impl fmt::Debug for RedlockLock {
         f.debug_struct("RedlockLock")
             .field("set", &self.shared.set)
             .field("polling", &self.polling)
-            .field("kept_alive", &self.shared.batcher.len())
+            .field("kept_alive", &self.shared.renewals.len())
             .finish()
     }
 }

@@ -3,6 +3,7 @@
 use crate::ask::here;
 use crate::engine::Shared;
 use async_trait::async_trait;
+use fencelock_core::group::Renewing;
 use fencelock_core::{
     Claim, Error, ErrorKind, Evidence, FencingToken, Lease, LocalHold, LossReason, Renew, Renewal, Result, Validity,
     extend_by_renewing,
@@ -38,13 +39,11 @@ impl Renew for RedlockLease {
         let set = &self.shared.set;
         let millis = u64::try_from(server_ttl.as_millis()).unwrap_or(u64::MAX);
         self.longest.fetch_max(millis, Ordering::SeqCst);
-        let outcome = set.renew_all(&[(&self.claim, self.token, server_ttl)], set.limit(self.claim.ttl())).await;
+        let hold = Renewing { claim: &self.claim, token: self.token, server_ttl };
+        let outcome = set.renew_all(&[hold], set.limit(self.claim.ttl())).await;
         match outcome.verdicts.first() {
             Some(Some(verdict)) => Ok(*verdict),
-            _ => {
-                let message = format!("{} of {} nodes answered: no majority renewed it", outcome.answered, set.size());
-                Err(self.told(Error::new(ErrorKind::Unavailable, message), "extend"))
-            }
+            _ => Err(self.told(set.not_renewed(outcome.answered), "extend")),
         }
     }
 }
@@ -52,7 +51,7 @@ impl Renew for RedlockLease {
 #[async_trait]
 impl Lease for RedlockLease {
     async fn keep_alive(&self, validity: &Validity) -> LossReason {
-        self.shared.batcher.keep_alive(&self.shared.set, self.token, validity).await
+        self.shared.renewals.keep_alive(self.token, validity).await
     }
 
     async fn extend(&self, ttl: Duration, validity: &Validity) -> Result<()> {

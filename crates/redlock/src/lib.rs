@@ -3,7 +3,6 @@
 mod admin;
 mod admit;
 mod ask;
-mod batch;
 mod config;
 mod debts;
 mod ears;

@@ -4,8 +4,10 @@ use crate::ask::{Answers, millis};
 use crate::debts::Debt;
 use crate::keys::{CLOSED, NameKeys};
 use crate::member::Member;
+use crate::scripts::{ACQUIRE, CONFIRM, FREE, PROPOSE};
 use crate::set::Set;
 use crate::votes::{self, Forced, Renewed, Reply, Vote};
+use fencelock_core::group::Renewing;
 use fencelock_core::{Claim, FencingToken};
 use fencelock_redis::redis::Value;
 use std::sync::{Arc, Weak};
@@ -14,9 +16,6 @@ use tokio::time::Instant;
 
 /// The shortest time for which an id stays dead.
 const VOID: Duration = Duration::from_secs(60);
-
-/// A hold to be renewed: whose, with which token, for how long at the nodes.
-pub(crate) type Renewing<'a> = (&'a Claim, FencingToken, Duration);
 
 impl Set {
     /// Sends one acquire to each node that votes. The claim knows of each before it leaves.
@@ -27,11 +26,11 @@ impl Set {
         let (ttl, delay) = (millis(claim.server_ttl()), millis(claim.lock_delay()));
         let what = Arc::new([id, ttl, claim.holder().to_string(), note, delay]);
         self.ask(|_, member| {
-            let (at, what, scripts) = (Arc::clone(&at), Arc::clone(&what), Arc::clone(&self.scripts));
+            let (at, what) = (Arc::clone(&at), Arc::clone(&what));
             let under_way = claim.request();
             async move {
                 let outcome = match member.votes() {
-                    Ok(()) => member.node.run(&scripts.acquire, &*at, &*what, limit).await,
+                    Ok(()) => member.node.run_together(ACQUIRE, &*at, &*what, limit).await,
                     Err(failure) => Err(failure),
                 };
                 if outcome.as_ref().map_or_else(|failure| failure.settled, |_| true) {
@@ -51,10 +50,10 @@ impl Set {
         let at = Arc::new([keys.fence.clone(), keys.lock.clone()]);
         let what = Arc::new([token.to_string(), id.to_owned()]);
         self.ask(|_, member| {
-            let (at, what, scripts) = (Arc::clone(&at), Arc::clone(&what), Arc::clone(&self.scripts));
+            let (at, what) = (Arc::clone(&at), Arc::clone(&what));
             async move {
                 member.votes()?;
-                votes::reply(&member.node.run(&scripts.propose, &*at, &*what, limit).await?)
+                votes::reply(&member.node.run_together(PROPOSE, &*at, &*what, limit).await?)
             }
         })
     }
@@ -62,18 +61,19 @@ impl Set {
     /// Notes an accepted token with the hold on one node, where that was not done yet.
     pub(crate) fn confirm(&self, at: usize, id: &str, lock: &str, token: FencingToken) {
         let Some(member) = self.members.get(at).map(Arc::clone) else { return };
-        let (at, what, scripts) = ([lock.to_owned()], [token.to_string(), id.to_owned()], Arc::clone(&self.scripts));
+        let (at, what) = ([lock.to_owned()], [token.to_string(), id.to_owned()]);
         let limit = self.config.request_timeout;
         tokio::spawn(async move {
-            let _ = member.node.run(&scripts.confirm, &at, &what, limit).await;
+            let _ = member.node.run_together(CONFIRM, &at, &what, limit).await;
         });
     }
 
     /// Renews all `holds` on each node, in one command; one answer for each.
-    pub(crate) fn renew(&self, holds: &[Renewing<'_>], limit: Duration) -> Answers<Vec<Renewed>> {
-        let at: Arc<[String]> = holds.iter().map(|(claim, ..)| self.keys.lock(claim.name())).collect();
-        let what =
-            holds.iter().flat_map(|(claim, token, ttl)| [claim.id().to_string(), token.to_string(), millis(*ttl)]);
+    pub(crate) fn ask_to_renew(&self, holds: &[Renewing<'_>], limit: Duration) -> Answers<Vec<Renewed>> {
+        let at: Arc<[String]> = holds.iter().map(|hold| self.keys.lock(hold.claim.name())).collect();
+        let what = holds
+            .iter()
+            .flat_map(|hold| [hold.claim.id().to_string(), hold.token.to_string(), millis(hold.server_ttl)]);
         let what: Arc<[String]> = what.collect();
         self.ask(|_, member| {
             let (at, what, scripts) = (Arc::clone(&at), Arc::clone(&what), Arc::clone(&self.scripts));
@@ -94,14 +94,14 @@ impl Set {
         let limit = self.config.request_timeout;
         let (void_for, channel) = (millis(longest), keys.channel.clone());
         self.ask(|place, member| {
-            let (at, scripts, set) = (Arc::clone(&at), Arc::clone(&self.scripts), Weak::clone(&self.itself));
+            let (at, set) = (Arc::clone(&at), Weak::clone(&self.itself));
             let (id, void_for, channel) = (id.clone(), void_for.clone(), channel.clone());
             async move {
                 if !member.is_known() {
                     member.votes()?; // nothing was ever sent there
                 }
                 let what = [id, if void { void_for.clone() } else { "0".to_owned() }, channel];
-                match member.node.run(&scripts.free, &*at, &what, limit).await {
+                match member.node.run_together(FREE, &*at, &what, limit).await {
                     Ok(answer) => Ok(answer == Value::Int(1)),
                     Err(failure) => {
                         if let (Some(set), false) = (set.upgrade(), failure.refused) {

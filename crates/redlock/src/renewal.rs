@@ -1,9 +1,10 @@
 //! Counting what the nodes answer to the renewal of several holds.
 
-use crate::questions::Renewing;
 use crate::set::Set;
 use crate::votes::Renewed;
-use fencelock_core::{Claim, FencingToken, Renewal};
+use async_trait::async_trait;
+use fencelock_core::group::{Renewed as Together, Renewing, RenewsTogether};
+use fencelock_core::{Claim, Error, ErrorKind, FencingToken, Renewal};
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ impl Set {
         let majority = self.majority();
         let mut told = vec![Told::default(); holds.len()];
         let mut unnoted: Vec<(usize, usize)> = Vec::new();
-        let mut answers = self.renew(holds, limit);
+        let mut answers = self.ask_to_renew(holds, limit);
         let mut answered = 0;
         while let Some((at, answer)) = answers.next().await {
             let Ok(answer) = answer else { continue };
@@ -74,7 +75,7 @@ impl Set {
         let verdicts: Vec<_> = told.into_iter().map(|told| told.verdict(majority)).collect();
         let noting = Noting {
             renewed: verdicts.iter().map(|verdict| *verdict == Some(Renewal::Renewed)).collect(),
-            holds: holds.iter().map(|(claim, token, _)| ((*claim).clone(), *token)).collect(),
+            holds: holds.iter().map(|hold| (hold.claim.clone(), hold.token)).collect(),
         };
         unnoted.into_iter().for_each(|(at, hold)| noting.note(self, at, hold));
         if answers.left() > 0 {
@@ -89,6 +90,25 @@ impl Set {
             });
         }
         Outcome { verdicts, answered }
+    }
+
+    /// Why it is not known whether a hold was renewed.
+    pub(crate) fn not_renewed(&self, answered: usize) -> Error {
+        let message = format!("{answered} of {} nodes answered: no majority renewed it", self.size());
+        Error::new(ErrorKind::Unavailable, message)
+    }
+}
+
+#[async_trait]
+impl RenewsTogether for Set {
+    fn longest(&self) -> Duration {
+        self.config.request_timeout
+    }
+
+    async fn renew(&self, holds: &[Renewing<'_>], limit: Duration) -> Together {
+        let outcome = self.renew_all(holds, limit).await;
+        let why = self.not_renewed(outcome.answered);
+        Together::Told(outcome.verdicts, Some(why))
     }
 }
 

@@ -1,14 +1,26 @@
 //! The scripts that run on each node.
 
-use fencelock_redis::NodeScript;
+use fencelock_redis::{NodeBundle, NodeScript};
 
+/// What is grouped, by its place in the bundle: what takes memory first.
+pub(crate) const ACQUIRE: usize = 0;
+pub(crate) const PROPOSE: usize = 1;
+pub(crate) const CONFIRM: usize = 2;
+pub(crate) const FREE: usize = 3;
+
+pub(crate) fn bundle() -> NodeBundle {
+    NodeBundle::new([
+        (include_str!("scripts/acquire.lua"), 3, 5),
+        (include_str!("scripts/propose.lua"), 2, 2),
+        (include_str!("scripts/confirm.lua"), 1, 2),
+        (include_str!("scripts/free.lua"), 2, 3),
+    ])
+}
+
+/// What is sent by itself.
 #[derive(Debug)]
 pub(crate) struct Scripts {
-    pub(crate) acquire: NodeScript,
-    pub(crate) propose: NodeScript,
-    pub(crate) confirm: NodeScript,
     pub(crate) renew: NodeScript,
-    pub(crate) free: NodeScript,
     pub(crate) inspect: NodeScript,
     pub(crate) force: NodeScript,
     pub(crate) seed: NodeScript,
@@ -19,11 +31,7 @@ pub(crate) struct Scripts {
 impl Scripts {
     pub(crate) fn new() -> Self {
         Self {
-            acquire: NodeScript::new(include_str!("scripts/acquire.lua")),
-            propose: NodeScript::new(include_str!("scripts/propose.lua")),
-            confirm: NodeScript::new(include_str!("scripts/confirm.lua")),
             renew: NodeScript::new(include_str!("scripts/renew.lua")),
-            free: NodeScript::new(include_str!("scripts/free.lua")),
             inspect: NodeScript::new(include_str!("scripts/inspect.lua")),
             force: NodeScript::new(include_str!("scripts/force.lua")),
             seed: NodeScript::new(include_str!("scripts/seed.lua")),

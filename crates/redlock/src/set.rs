@@ -7,7 +7,7 @@ use crate::looks;
 use crate::member::{Member, failure};
 use crate::meta::Record;
 use crate::probe::{self, Facts, Seat};
-use crate::scripts::Scripts;
+use crate::scripts::{self, Scripts};
 use fencelock_core::{ErrorKind, Guarantees, Result};
 use fencelock_redis::{Node, NodeFailure};
 use std::fmt;
@@ -38,12 +38,12 @@ impl Set {
         config.check()?;
         here()?;
         let nodes: Vec<_> = config.each().collect();
-        let mut wrong = None;
+        let (mut wrong, bundle) = (None, scripts::bundle());
         let set = Arc::new_cyclic(|itself: &Weak<Self>| {
             let member = |(at, config)| {
                 let set = Weak::clone(itself);
                 let up = move || looks::came_up(&set, at);
-                let node = Node::new(config, up).map_err(|e| wrong = Some(e)).ok()?;
+                let node = Node::new(config, &bundle, up).map_err(|e| wrong = Some(e)).ok()?;
                 Some(Arc::new(Member::new(node)))
             };
             let members = nodes.into_iter().enumerate().filter_map(member).collect();

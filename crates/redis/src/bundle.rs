@@ -1,0 +1,274 @@
+//! Several scripts in one, so that many requests make one call.
+
+use crate::failure::{Failure, Next};
+use crate::link::failed;
+use crate::router::Router;
+use crate::script::LuaScript;
+use fencelock_core::group::{Asking, Group, Together, Turn, Unanswered};
+use fencelock_core::{Claim, Request};
+use redis::Value;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// The most requests in one call: as long as it runs, the server serves nobody else.
+const MOST: usize = 128;
+
+/// Calls that are under way before requests wait for each other: while one is
+/// worked off, the next is made ready.
+const TRIPS: usize = 2;
+
+/// What each verb is, and how many keys and arguments it has.
+pub(crate) struct Bundle {
+    verbs: Vec<Verb>,
+    together: LuaScript,
+}
+
+struct Verb {
+    script: LuaScript,
+    keys: usize,
+    args: usize,
+}
+
+impl Bundle {
+    /// Of scripts that each answer with something, be it an error.
+    pub(crate) fn new(verbs: impl IntoIterator<Item = (LuaScript, usize, usize)>) -> Self {
+        let verbs: Vec<_> = verbs.into_iter().map(|(script, keys, args)| Verb { script, keys, args }).collect();
+        let mut bodies = String::new();
+        for verb in &verbs {
+            let _ = writeln!(
+                bodies,
+                "{{{}, {}, function(KEYS, ARGV)\n{}\nend}},",
+                verb.keys,
+                verb.args,
+                verb.script.source()
+            );
+        }
+        let together = LuaScript::splitting(include_str!("scripts/bundle.lua").replace("--VERBS--", &bodies));
+        Self { verbs, together }
+    }
+
+    fn script(&self, verb: usize) -> Option<&LuaScript> {
+        self.verbs.get(verb).map(|verb| &verb.script)
+    }
+}
+
+/// Whereto a call goes on when it was sent away from where it was sent first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Wherever the keys are by now.
+    Following,
+    /// Nowhere: no request is sent twice, but for a script that the server does not know.
+    Once,
+}
+
+/// Requests of one client to whoever has a slot, grouped.
+pub(crate) struct Bundled(Group<Sender>);
+
+struct Sender {
+    router: Arc<Router>,
+    bundle: Arc<Bundle>,
+    manner: Manner,
+}
+
+/// A request that waits for others.
+struct Asked {
+    verb: usize,
+    words: Words,
+    deadline: Instant,
+    /// The claim which has to know of the request, if it could take a lock.
+    claim: Option<Claim>,
+    under_way: Option<Request>,
+}
+
+/// Keys and arguments, in one piece.
+struct Words {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    keys: usize,
+}
+
+impl Words {
+    fn new<K: AsRef<[u8]>, A: AsRef<[u8]>>(keys: &[K], args: &[A]) -> Self {
+        let bytes = keys.iter().map(|key| key.as_ref().len()).chain(args.iter().map(|arg| arg.as_ref().len()));
+        let mut words = Self {
+            bytes: Vec::with_capacity(bytes.sum()),
+            ends: Vec::with_capacity(keys.len() + args.len()),
+            keys: keys.len(),
+        };
+        keys.iter().for_each(|key| words.push(key.as_ref()));
+        args.iter().for_each(|arg| words.push(arg.as_ref()));
+        words
+    }
+
+    fn push(&mut self, word: &[u8]) {
+        self.bytes.extend_from_slice(word);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        begins.zip(&self.ends).map(|(begin, end)| self.bytes.get(begin..*end).unwrap_or_default())
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.iter().take(self.keys)
+    }
+
+    fn args(&self) -> impl Iterator<Item = &[u8]> {
+        self.iter().skip(self.keys)
+    }
+}
+
+/// One request: a verb of the bundle, with as many keys and arguments as that has.
+pub(crate) struct Wanted<'a, K, A> {
+    pub(crate) verb: usize,
+    pub(crate) slot: u16,
+    pub(crate) keys: &'a [K],
+    pub(crate) args: &'a [A],
+    pub(crate) deadline: Instant,
+    /// The claim which has to know of the request, if it could take a lock.
+    pub(crate) claim: Option<&'a Claim>,
+}
+
+impl Bundled {
+    /// In the runtime of this thread.
+    pub(crate) fn new(router: &Arc<Router>, bundle: &Arc<Bundle>, manner: Manner) -> Self {
+        Self(Group::new(Sender { router: Arc::clone(router), bundle: Arc::clone(bundle), manner }))
+    }
+
+    /// Runs it: at once if nothing is under way, else with all that wait as well.
+    ///
+    /// # Cancel safety
+    /// A request that has not left when the future is dropped never does.
+    pub(crate) async fn run<K, A>(&self, wanted: &Wanted<'_, K, A>) -> Result<Value, Failure>
+    where
+        K: AsRef<[u8]> + Sync,
+        A: AsRef<[u8]> + Sync,
+    {
+        let sends = self.0.sends();
+        let key = if sends.router.is_cluster() { wanted.slot } else { 0 };
+        let asked = || Asked {
+            verb: wanted.verb,
+            words: Words::new(wanted.keys, wanted.args),
+            deadline: wanted.deadline,
+            claim: wanted.claim.cloned(),
+            under_way: None,
+        };
+        match self.0.join(key, asked) {
+            Turn::Alone(_alone) => sends.alone(wanted).await,
+            Turn::Together(ticket) => match ticket.answer(wanted.deadline).await {
+                // It was surely not done there: by itself it is sent on, or its keys one by one.
+                Ok(Err(failure)) if sends.goes_on(&failure) => sends.alone(wanted).await,
+                Ok(outcome) => outcome,
+                Err(Unanswered::NeverLeft) => Err(Failure::not_reached("too many requests were under way")),
+                Err(_) => Err(Failure::no_answer()),
+            },
+        }
+    }
+}
+
+impl Sender {
+    /// Whether what was answered so may be answered better if it is sent again, by itself.
+    fn goes_on(&self, failure: &Failure) -> bool {
+        self.manner == Manner::Following && failure.settled && failure.next != Next::GiveUp
+    }
+
+    async fn alone<K, A>(&self, wanted: &Wanted<'_, K, A>) -> Result<Value, Failure>
+    where
+        K: AsRef<[u8]> + Sync,
+        A: AsRef<[u8]> + Sync,
+    {
+        let Some(script) = self.bundle.script(wanted.verb) else { return Err(Failure::odd_answer()) };
+        let under_way = wanted.claim.map(Claim::request);
+        let outcome = self.call(wanted.slot, script, wanted.keys, wanted.args, wanted.deadline).await;
+        settle(under_way, &outcome);
+        outcome
+    }
+
+    async fn call<K, A>(
+        &self,
+        slot: u16,
+        script: &LuaScript,
+        keys: &[K],
+        args: &[A],
+        deadline: Instant,
+    ) -> Result<Value, Failure>
+    where
+        K: AsRef<[u8]> + Sync,
+        A: AsRef<[u8]> + Sync,
+    {
+        match self.manner {
+            Manner::Following => self.router.run(slot, script, keys, args, deadline).await,
+            Manner::Once => self.router.run_once(slot, script, keys, args, deadline).await,
+        }
+    }
+
+    async fn together(&self, slot: u16, gathered: &[Asking<Self>]) -> Result<Vec<Value>, Failure> {
+        let (mut keys, mut args) = (Vec::with_capacity(gathered.len() * 3), Vec::with_capacity(gathered.len() * 8));
+        let verbs: Vec<_> = gathered.iter().map(|asking| (asking.asked.verb + 1).to_string()).collect();
+        for (asking, verb) in gathered.iter().zip(&verbs) {
+            keys.extend(asking.asked.words.keys());
+            args.push(verb.as_bytes());
+            args.extend(asking.asked.words.args());
+        }
+        let latest = gathered.iter().map(|asking| asking.asked.deadline).max().unwrap_or_else(Instant::now);
+        match self.call(slot, &self.bundle.together, &keys, &args, latest).await? {
+            Value::Array(answers) if answers.len() == gathered.len() => Ok(answers),
+            _ => Err(Failure::odd_answer()),
+        }
+    }
+}
+
+/// Lets the claim know what became of its request.
+fn settle(under_way: Option<Request>, outcome: &Result<Value, Failure>) {
+    if let Some(under_way) = under_way
+        && outcome.as_ref().map_or_else(|failure| failure.settled, |_| true)
+    {
+        under_way.answered();
+    }
+}
+
+impl Together for Sender {
+    type Key = u16;
+    type Asked = Asked;
+    type Answer = Result<Value, Failure>;
+
+    fn most(&self) -> usize {
+        MOST
+    }
+
+    fn trips(&self) -> usize {
+        TRIPS
+    }
+
+    fn leaves(&self, asked: &mut Asked) {
+        asked.under_way = asked.claim.as_ref().map(Claim::request);
+    }
+
+    async fn send(&self, slot: u16, mut gathered: Vec<Asking<Self>>) {
+        // What takes memory first: once a script has written, Redis does not look any more whether there is some.
+        gathered.sort_by_key(|asking| asking.asked.verb);
+        let outcomes: Vec<_> = match gathered.as_slice() {
+            [single] => {
+                let Some(script) = self.bundle.script(single.asked.verb) else { return };
+                let keys: Vec<_> = single.asked.words.keys().collect();
+                let args: Vec<_> = single.asked.words.args().collect();
+                vec![self.call(slot, script, &keys, &args, single.asked.deadline).await]
+            }
+            _ => match self.together(slot, &gathered).await {
+                Ok(answers) => answers.into_iter().map(failed).collect(),
+                Err(failure) => {
+                    // Otherwise it was sent on already, as far as that goes.
+                    let failure = if failure.next == Next::TryAgain { failure } else { failure.at_last() };
+                    let copies = (1..gathered.len()).map(|_| Err(failure.again())).collect::<Vec<_>>();
+                    copies.into_iter().chain([Err(failure)]).collect()
+                }
+            },
+        };
+        for (mut asking, outcome) in gathered.into_iter().zip(outcomes) {
+            settle(asking.asked.under_way.take(), &outcome);
+            asking.tell(outcome);
+        }
+    }
+}
