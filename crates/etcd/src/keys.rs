@@ -9,7 +9,7 @@
 use fencelock_core::{ClaimId, LockName};
 
 /// The version of the layout, as stored under `<prefix>/meta` before the digits that name the store.
-pub(crate) const LAYOUT: &str = "fencelock-etcd 2";
+pub(crate) const LAYOUT: &str = "fencelock-etcd 3";
 
 /// The keys under one prefix.
 #[derive(Clone, Debug)]
