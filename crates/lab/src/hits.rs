@@ -16,7 +16,10 @@ pub(crate) fn hits(experiment: &Experiment, events: &[Event]) -> u32 {
     let at_workers: Vec<_> = experiment.faults().into_iter().filter(|fault| fault.is_at_a_holder()).collect();
     let met = |kind: &str, fault: &Span| {
         let at_worker = at_workers.iter().any(|at| is_of(*at, kind));
-        spans.iter().any(|span| span.overlaps(fault) && (!at_worker || fault.worker == span.worker))
+        // Who was killed under a lock, or waiting for it, never came to its end.
+        let killed = is_of(Fault::HolderKilled, kind);
+        let met = |span: &Span| if killed { span.open && span.from <= fault.from } else { span.overlaps(fault) };
+        spans.iter().any(|span| met(span) && (!at_worker || fault.worker == span.worker))
     };
     faults(events).iter().map(|(kind, fault)| u32::from(met(kind, fault))).sum()
 }
@@ -32,6 +35,8 @@ struct Span {
     worker: u32,
     from: u64,
     to: u64,
+    /// Nobody wrote that it is over.
+    open: bool,
 }
 
 impl Span {
@@ -40,7 +45,7 @@ impl Span {
     }
 }
 
-/// From the grant to the release or the loss; of one who was killed, to the last that it wrote.
+/// From the grant to the release or the loss, or to when its worker was killed.
 fn holds(events: &[Event]) -> Vec<Span> {
     spans(events, |what| match what {
         What::Granted { .. } => Some(true),
@@ -65,9 +70,9 @@ fn spans(events: &[Event], begins: impl Fn(&What) -> Option<bool>) -> Vec<Span> 
         let id = (*worker, *hold);
         match begins(what) {
             Some(true) => {
-                open.insert(id, Span { worker: *worker, from: *at, to: *at });
+                open.insert(id, Span { worker: *worker, from: *at, to: *at, open: true });
             }
-            Some(false) => over.extend(open.remove(&id).map(|span| Span { to: *at, ..span })),
+            Some(false) => over.extend(open.remove(&id).map(|span| Span { to: *at, open: false, ..span })),
             None => {
                 if let Some(span) = open.get_mut(&id) {
                     span.to = *at;
@@ -75,7 +80,17 @@ fn spans(events: &[Event], begins: impl Fn(&What) -> Option<bool>) -> Vec<Span> 
             }
         }
     }
-    over.extend(open.into_values());
+    // Its worker wrote nothing more of it: it was killed, or the history was over.
+    let killed: HashMap<_, _> = faults(events)
+        .into_iter()
+        .filter(|(kind, _)| is_of(Fault::HolderKilled, kind))
+        .map(|(_, fault)| (fault.worker, fault.from))
+        .collect();
+    let end = events.last().map_or(0, |last| last.at);
+    over.extend(open.into_values().map(|span| {
+        let to = killed.get(&span.worker).copied().unwrap_or(end).max(span.to);
+        Span { to, ..span }
+    }));
     over
 }
 
@@ -87,7 +102,7 @@ fn faults(events: &[Event]) -> Vec<(Arc<str>, Span)> {
         match &event.what {
             What::Fault { fault, kind } => {
                 let worker = kind.rsplit_once(' ').and_then(|(_, number)| number.parse().ok()).unwrap_or_default();
-                let span = Span { worker, from: event.at, to: end };
+                let span = Span { worker, from: event.at, to: end, open: false };
                 faults.entry(*fault).or_insert_with(|| (Arc::clone(kind), span));
             }
             What::Healed { fault } => {
@@ -151,14 +166,35 @@ mod tests {
     }
 
     #[test]
-    fn who_was_killed_holds_no_longer_than_it_wrote() {
-        let any = experiments().into_iter().find(|experiment| experiment.fault == Fault::ServersStopped).unwrap();
-        let events = vec![
+    fn a_kill_hits_a_hold_that_never_ended() {
+        let any = experiments().into_iter().find(|experiment| experiment.fault == Fault::HolderKilled).unwrap();
+        let kind = format!("{} 7", Fault::HolderKilled);
+        let mut events = vec![
             at(1, 7, What::Granted { token: 1 }),
             at(2, 7, What::Believed { asked: 2, deadline: 9 }),
-            at(5, 0, What::Fault { fault: 1, kind: "any 7".into() }),
+            at(5, 0, What::Fault { fault: 1, kind: kind.into() }),
             at(6, 0, What::Healed { fault: 1 }),
         ];
+        assert_eq!(hits(&any, &events), 1);
+        events.insert(2, at(3, 7, What::Release));
         assert_eq!(hits(&any, &events), 0);
+    }
+
+    #[test]
+    fn who_was_killed_held_until_then() {
+        let any = |fault| experiments().into_iter().find(|experiment| experiment.fault == fault).unwrap();
+        let history = |kind: &str| {
+            vec![
+                at(1, 7, What::Granted { token: 1 }),
+                at(2, 7, What::Believed { asked: 2, deadline: 9 }),
+                at(5, 0, What::Fault { fault: 1, kind: kind.into() }),
+                at(6, 0, What::Healed { fault: 1 }),
+            ]
+        };
+        let mut later = history("holder-killed 7");
+        later.push(at(8, 0, What::Fault { fault: 2, kind: "servers-stopped 1".into() }));
+        assert_eq!(hits(&any(Fault::HolderKilled), &history("holder-killed 7")), 1);
+        assert_eq!(hits(&any(Fault::HolderKilled), &history("holder-killed 8")), 0);
+        assert_eq!(hits(&any(Fault::ServersStopped), &later), 1, "the second met nobody");
     }
 }

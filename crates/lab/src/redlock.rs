@@ -63,23 +63,19 @@ impl RedisNodes {
         Ok(Self { nodes, clocks })
     }
 
-    /// Moves a node's wall clock to `seconds` from the true time.
+    /// Steps a node's wall clock by `seconds`, forward or back.
     ///
     /// # Errors
     /// If the nodes were not started with clocks, or it has none at this place.
-    pub fn jump(&self, at: usize, seconds: i64) -> Result<(), Failure> {
-        self.clock(at)?.jump(seconds)
+    pub fn jump(&self, at: usize, seconds: i32) -> Result<(), Failure> {
+        self.clock(at)?.step(seconds)
     }
 
-    /// Sets a node's clock by libfaketime's own words, such as `+0 x2` for double speed.
+    /// A node's clock.
     ///
     /// # Errors
-    /// If its clock cannot be set.
-    pub fn set_clock(&self, at: usize, words: &str) -> Result<(), Failure> {
-        self.clock(at)?.set(words)
-    }
-
-    fn clock(&self, at: usize) -> Result<&Clock, Failure> {
+    /// If the nodes were not started with clocks, or it has none at this place.
+    pub fn clock(&self, at: usize) -> Result<&Clock, Failure> {
         self.clocks.get(at).ok_or_else(|| Failure::new("this node's clock cannot be set"))
     }
 

@@ -1,8 +1,9 @@
-//! etcd: one member, and three on hosts of their own.
+//! etcd: one member, and three, on this host or on hosts of their own.
 
 use super::ways::Ways;
 use crate::experiment::{Asked, Deployment, Experiment, fenced, paused, paused_write_only};
 use crate::fault::Fault;
+use crate::worker::Work;
 use fencelock_lab::{Etcd, Failure, Network};
 use fencelock_testkit::history::Property;
 use std::time::Duration;
@@ -12,31 +13,41 @@ const TTL: Duration = Duration::from_secs(3);
 
 struct Members {
     etcd: Etcd,
-    /// Where each member is on a host of its own.
+    /// Where each member is on a host of its own; then each worker asks one of them alone.
     network: Option<Network>,
+    attested: bool,
     ways: Ways,
-    hurt: Option<usize>,
+    hurt: Option<(usize, usize)>,
 }
 
 impl Members {
+    fn of(etcd: Etcd, network: Option<Network>) -> Self {
+        Self { etcd, network, attested: true, ways: Ways::default(), hurt: None }
+    }
+
+    fn network(&self) -> Result<&Network, Failure> {
+        self.network.as_ref().ok_or_else(|| Failure::new("the members share a host"))
+    }
+
     fn cut(&self, verb: fn(&Network, usize, usize) -> Result<(), Failure>, leader: usize) -> Result<(), Failure> {
-        let network = self.network.as_ref().ok_or_else(|| Failure::new("the members share a host"))?;
+        let network = self.network()?;
         (0..self.etcd.count()).filter(|at| *at != leader).try_for_each(|at| verb(network, leader, at))
     }
 }
 
 impl Deployment for Members {
     fn url(&mut self, worker: u32) -> Result<String, Failure> {
-        if self.etcd.count() == 1 {
-            return Ok(format!("etcd://127.0.0.1:{}", self.ways.to(self.etcd.endpoint(0)?, worker)?));
+        if self.network.is_some() {
+            return Ok(format!("etcd://{}", self.etcd.endpoint(worker as usize % self.etcd.count())?));
         }
-        let members = (0..self.etcd.count()).map(|at| self.etcd.endpoint(at).map(|address| address.to_string()));
-        Ok(format!("etcd://{}", members.collect::<Result<Vec<_>, _>>()?.join(",")))
+        let members = (0..self.etcd.count()).map(|at| self.etcd.endpoint(at));
+        let members = members.collect::<Result<Vec<_>, _>>()?;
+        Ok(format!("etcd://{}", self.ways.to_all(members, worker)?))
     }
 
-    /// What Debian ships may acknowledge a keepalive for a lease that is revoked; that is another experiment's.
+    /// What Debian ships may acknowledge a keepalive for a lease that is revoked.
     fn attest(&self) -> Vec<String> {
-        vec!["etcd.lease_fixes".to_owned()]
+        if self.attested { vec!["etcd.lease_fixes".to_owned()] } else { Vec::new() }
     }
 
     fn hurt(&mut self, fault: Fault, worker: u32) -> Result<(), Failure> {
@@ -46,15 +57,26 @@ impl Deployment for Members {
                 self.etcd.kill(0)?;
                 self.etcd.restart(0)?;
             }
-            Fault::LeaderKilled => {
-                let leader = self.etcd.leader()?;
-                self.etcd.kill(leader)?;
-                self.hurt = Some(leader);
+            Fault::ServerWiped => self.etcd.replace()?,
+            Fault::Flushed => {
+                self.etcd.ctl(["del", "", "--prefix"])?;
             }
-            Fault::LeaderIsolated => {
+            Fault::LeaderKilled | Fault::LeaderStopped | Fault::LeaderIsolated => {
                 let leader = self.etcd.leader()?;
-                self.cut(Network::separate, leader)?;
-                self.hurt = Some(leader);
+                match fault {
+                    Fault::LeaderKilled => self.etcd.kill(leader)?,
+                    Fault::LeaderStopped => self.etcd.server(leader)?.stop(),
+                    _ => self.cut(Network::separate, leader)?,
+                }
+                self.hurt = Some((leader, leader));
+            }
+            Fault::FollowerCut => {
+                let leader = self.etcd.leader()?;
+                // The one that the holder is at, unless it leads.
+                let at = worker as usize % self.etcd.count();
+                let follower = if at == leader { (leader + 1) % self.etcd.count() } else { at };
+                self.network()?.separate(follower, leader)?;
+                self.hurt = Some((follower, leader));
             }
             other if self.ways.hurt(other, worker) => {}
             other => return Err(Failure::new(format!("etcd does not suffer {other}"))),
@@ -65,8 +87,10 @@ impl Deployment for Members {
     fn mend(&mut self, fault: Fault, _worker: u32) -> Result<(), Failure> {
         match (fault, self.hurt.take()) {
             (Fault::ServersStopped, _) => self.etcd.thaw(),
-            (Fault::LeaderKilled, Some(leader)) => self.etcd.restart(leader)?,
-            (Fault::LeaderIsolated, Some(leader)) => self.cut(Network::reunite, leader)?,
+            (Fault::LeaderKilled, Some((leader, _))) => self.etcd.restart(leader)?,
+            (Fault::LeaderStopped, Some((leader, _))) => self.etcd.server(leader)?.cont(),
+            (Fault::LeaderIsolated, Some((leader, _))) => self.cut(Network::reunite, leader)?,
+            (Fault::FollowerCut, Some((follower, leader))) => self.network()?.reunite(follower, leader)?,
             _ => self.ways.mend(),
         }
         Ok(())
@@ -74,34 +98,63 @@ impl Deployment for Members {
 }
 
 fn start_one() -> Result<Box<dyn Deployment>, Failure> {
-    Ok(Box::new(Members { etcd: Etcd::start()?, network: None, ways: Ways::default(), hurt: None }))
+    Ok(Box::new(Members::of(Etcd::start()?, None)))
 }
 
 fn start_three() -> Result<Box<dyn Deployment>, Failure> {
-    Ok(Box::new(Members { etcd: Etcd::start_members(3)?, network: None, ways: Ways::default(), hurt: None }))
+    Ok(Box::new(Members::of(Etcd::start_members(3)?, None)))
 }
 
 fn start_apart() -> Result<Box<dyn Deployment>, Failure> {
     let network = Network::of(3)?;
-    let etcd = Etcd::start_in(&network)?;
-    Ok(Box::new(Members { etcd, network: Some(network), ways: Ways::default(), hurt: None }))
+    Ok(Box::new(Members::of(Etcd::start_in(&network)?, Some(network))))
+}
+
+fn start_unattested() -> Result<Box<dyn Deployment>, Failure> {
+    let network = Network::of(3)?;
+    Ok(Box::new(Members { attested: false, ..Members::of(Etcd::start_in(&network)?, Some(network)) }))
 }
 
 pub(super) fn experiments() -> Vec<Experiment> {
+    let second = Duration::from_secs(1);
     let one = |fault| Experiment::new("etcd", "one member", fault, start_one).with_ttl(TTL);
     let three = |fault| Experiment::new("etcd", "three members", fault, start_three).with_ttl(TTL);
-    let apart = |fault| Experiment::new("etcd", "three hosts", fault, start_apart).with_ttl(TTL);
+    let apart = |fault| Experiment::new("etcd", "three hosts", fault, start_apart).with_ttl(TTL).with_rounds(4, 2);
+    let unattested = |fault| {
+        let experiment = Experiment::new("etcd", "three hosts, nothing attested", fault, start_unattested);
+        experiment.with_ttl(TTL).with_rounds(4, 2)
+    };
     let fifo = [Asked::Of(Property::Fifo)];
+    let twice = [Asked::Of(Property::E1)];
+    let wiped = |fault| one(fault).with_work(Work::beset(1_000, 3_000)).with_rounds(4, 2);
     vec![
         one(Fault::HolderKilled).holds(fenced()).holds(fifo).with_rounds(4, 2),
+        one(Fault::HolderStoppedShort).holds(fenced()).with_rounds(4, 2),
         paused(one(Fault::HolderStoppedLong).holds(fenced())).with_rounds(4, 3).quick(),
         paused_write_only(one(Fault::HolderStoppedLong)),
         one(Fault::HolderCut).holds(fenced()),
         one(Fault::RepliesDropped).holds(fenced()),
         one(Fault::RequestsDelayed).holds(fenced()),
+        one(Fault::ServersStopped).holds(fenced()).with_rounds(4, 2),
         one(Fault::ServerRestarted).holds(fenced()),
-        three(Fault::ServersStopped).holds(fenced()),
+        wiped(Fault::ServerWiped),
+        wiped(Fault::Flushed).breaks(twice),
+        three(Fault::HolderKilled).holds(fenced()).holds(fifo).with_rounds(4, 2),
+        paused(three(Fault::HolderStoppedLong).holds(fenced())).with_rounds(4, 3),
+        three(Fault::HolderCut).holds(fenced()).with_rounds(4, 2),
+        three(Fault::RepliesDropped).holds(fenced()).with_rounds(4, 2),
+        three(Fault::RequestsDelayed).holds(fenced()).with_rounds(4, 2),
+        three(Fault::ServersStopped).holds(fenced()).with_rounds(4, 2),
+        three(Fault::ServerRestarted).holds(fenced()).with_rounds(4, 2),
         three(Fault::LeaderKilled).holds(fenced()).with_rounds(3, 2).quick(),
-        apart(Fault::LeaderIsolated).holds(fenced()).with_rounds(4, 2),
+        three(Fault::LeaderStopped).holds(fenced()).with_rounds(4, 2),
+        apart(Fault::LeaderKilled).holds(fenced()),
+        apart(Fault::LeaderIsolated).holds(fenced()),
+        apart(Fault::FollowerCut).holds(fenced()),
+        unattested(Fault::HolderKilled),
+        unattested(Fault::LeaderIsolated),
+        // For less than a session of the leader's, so that it still takes itself for one when it goes on.
+        unattested(Fault::LeaderStopped).with_times(second * 5, second * 4),
+        unattested(Fault::FollowerCut),
     ]
 }

@@ -61,7 +61,6 @@ fn evict(redis: &Redis) -> Result<(), Failure> {
 struct Clocked {
     nodes: RedisNodes,
     speed: u32,
-    offset: i64,
 }
 
 impl Deployment for Clocked {
@@ -70,17 +69,17 @@ impl Deployment for Clocked {
     }
 
     fn hurt(&mut self, fault: Fault, _worker: u32) -> Result<(), Failure> {
+        let clock = self.nodes.clock(0)?;
         match fault {
-            Fault::ClockForward => self.offset += 60,
-            Fault::ClockBack => self.offset -= 60,
-            Fault::ClockFast => return self.nodes.set_clock(0, &format!("+0 x{}", self.speed)),
-            other => return Err(Failure::new(format!("a clock does not suffer {other}"))),
+            Fault::ClockForward => clock.step(60),
+            Fault::ClockBack => clock.step(-60),
+            Fault::ClockFast => clock.run_at(self.speed),
+            other => Err(Failure::new(format!("a clock does not suffer {other}"))),
         }
-        self.nodes.jump(0, self.offset)
     }
 
     fn mend(&mut self, _fault: Fault, _worker: u32) -> Result<(), Failure> {
-        Ok(())
+        self.nodes.clock(0)?.run_at(1)
     }
 }
 
@@ -93,11 +92,11 @@ fn start_forgetful() -> Result<Box<dyn Deployment>, Failure> {
 }
 
 fn start_clocked() -> Result<Box<dyn Deployment>, Failure> {
-    Ok(Box::new(Clocked { nodes: RedisNodes::start_durable_with_clocks(1)?, speed: 2, offset: 0 }))
+    Ok(Box::new(Clocked { nodes: RedisNodes::start_durable_with_clocks(1)?, speed: 2 }))
 }
 
 fn start_fast() -> Result<Box<dyn Deployment>, Failure> {
-    Ok(Box::new(Clocked { nodes: RedisNodes::start_durable_with_clocks(1)?, speed: 4, offset: 0 }))
+    Ok(Box::new(Clocked { nodes: RedisNodes::start_durable_with_clocks(1)?, speed: 4 }))
 }
 
 pub(super) fn experiments() -> Vec<Experiment> {

@@ -8,6 +8,9 @@ use fencelock_lab::{Failure, MariaDb, Postgres};
 use fencelock_testkit::history::Property;
 use std::time::Duration;
 
+/// Renewed after a third of the ttl, a lock has run out before on such a clock.
+const SPEED: u32 = 4;
+
 struct Pg {
     primary: Postgres,
     standby: Option<Postgres>,
@@ -44,7 +47,12 @@ impl Deployment for Pg {
                 self.primary.server_mut().kill();
                 self.primary.restart()?;
             }
+            Fault::ServerWiped => self.primary.wipe()?,
+            Fault::Flushed => self.primary.sql("TRUNCATE fencelock_locks")?,
             Fault::FailedOver => self.fail_over(worker)?,
+            Fault::ClockForward => self.primary.clock()?.step(60)?,
+            Fault::ClockBack => self.primary.clock()?.step(-60)?,
+            Fault::ClockFast => self.primary.clock()?.run_at(SPEED)?,
             other if self.ways.hurt(other, worker) => {}
             other => return Err(Failure::new(format!("PostgreSQL does not suffer {other}"))),
         }
@@ -58,6 +66,7 @@ impl Deployment for Pg {
                 self.ways.turn_to(self.primary.address(), None);
                 self.standby = Some(self.primary.start_standby("behind", &[])?);
             }
+            Fault::ClockFast => self.primary.clock()?.run_at(1)?,
             _ => self.ways.mend(),
         }
         Ok(())
@@ -82,6 +91,11 @@ impl Deployment for Maria {
                 self.server.server_mut().kill();
                 self.server.restart()?;
             }
+            Fault::ServerWiped => self.server.wipe()?,
+            Fault::Flushed => self.server.sql("TRUNCATE fencelock_locks")?,
+            Fault::ClockForward => self.server.clock()?.step(60)?,
+            Fault::ClockBack => self.server.clock()?.step(-60)?,
+            Fault::ClockFast => self.server.clock()?.run_at(SPEED)?,
             other if self.ways.hurt(other, worker) => {}
             other => return Err(Failure::new(format!("MariaDB does not suffer {other}"))),
         }
@@ -91,6 +105,7 @@ impl Deployment for Maria {
     fn mend(&mut self, fault: Fault, _worker: u32) -> Result<(), Failure> {
         match fault {
             Fault::ServersStopped => self.server.server().cont(),
+            Fault::ClockFast => self.server.clock()?.run_at(1)?,
             _ => self.ways.mend(),
         }
         Ok(())
@@ -99,6 +114,15 @@ impl Deployment for Maria {
 
 fn start_postgres() -> Result<Box<dyn Deployment>, Failure> {
     Ok(Box::new(Pg { primary: Postgres::start_durable()?, standby: None, ways: Ways::default() }))
+}
+
+fn start_postgres_clocked() -> Result<Box<dyn Deployment>, Failure> {
+    let primary = Postgres::start_durable_with_clock()?;
+    Ok(Box::new(Pg { primary, standby: None, ways: Ways::default() }))
+}
+
+fn start_mariadb_clocked() -> Result<Box<dyn Deployment>, Failure> {
+    Ok(Box::new(Maria { server: MariaDb::start_durable_with_clock()?, ways: Ways::default() }))
 }
 
 fn start_with_standby() -> Result<Box<dyn Deployment>, Failure> {
@@ -112,11 +136,19 @@ fn start_mariadb() -> Result<Box<dyn Deployment>, Failure> {
 }
 
 pub(super) fn experiments() -> Vec<Experiment> {
-    let of = |engine, start: fn() -> Result<Box<dyn Deployment>, Failure>| {
+    type Start = fn() -> Result<Box<dyn Deployment>, Failure>;
+    let twice = [Asked::Of(Property::E1)];
+    let of = |engine, start: Start, clocked: Start| {
         let bare = move |fault| Experiment::new(engine, "single, durable", fault, start);
         let fenced = move |fault| bare(fault).holds(fenced());
+        let at_clock = move |fault| {
+            let experiment = Experiment::new(engine, "single, durable, a clock that is set", fault, clocked);
+            experiment.with_work(Work::beset(200, 600)).with_rounds(4, 2)
+        };
+        let beset = move |fault| bare(fault).with_work(Work::beset(200, 800)).with_rounds(4, 2);
         vec![
             fenced(Fault::HolderKilled),
+            fenced(Fault::HolderStoppedShort),
             paused(fenced(Fault::HolderStoppedLong)).quick(),
             paused_write_only(bare(Fault::HolderStoppedLong)),
             fenced(Fault::HolderCut),
@@ -124,12 +156,28 @@ pub(super) fn experiments() -> Vec<Experiment> {
             fenced(Fault::RequestsDelayed),
             fenced(Fault::ServersStopped),
             fenced(Fault::ServerRestarted),
+            // Its table is gone, and only who connects makes it: nobody is granted anything.
+            beset(Fault::ServerWiped),
+            beset(Fault::Flushed).breaks(twice),
+            at_clock(Fault::ClockForward).breaks(twice),
+            at_clock(Fault::ClockBack),
+            at_clock(Fault::ClockFast).called("four times as fast").breaks(twice),
         ]
     };
     let work = Work::beset(14_000, 18_000);
     let second = Duration::from_secs(1);
-    let failed = Experiment::new("postgres", "asynchronous standby", Fault::FailedOver, start_with_standby);
-    let failed = failed.with_ttl(second * 3).with_work(work).with_rounds(3, 1);
-    let failed = failed.with_times(second * 5, second * 2).breaks([Asked::Of(Property::E1)]).quick();
-    of("postgres", start_postgres).into_iter().chain(of("mysql", start_mariadb)).chain([failed]).collect()
+    let standby = |fault| {
+        let experiment = Experiment::new("postgres", "asynchronous standby", fault, start_with_standby);
+        experiment.with_ttl(second * 3)
+    };
+    let failed = standby(Fault::FailedOver).with_work(work).with_rounds(3, 1);
+    let failed = failed.with_times(second * 5, second * 2).breaks(twice).quick();
+    let others = [Fault::HolderKilled, Fault::HolderCut, Fault::ServersStopped, Fault::ServerRestarted];
+    let others = others.map(|fault| standby(fault).with_rounds(3, 2));
+    of("postgres", start_postgres, start_postgres_clocked)
+        .into_iter()
+        .chain(of("mysql", start_mariadb, start_mariadb_clocked))
+        .chain([failed])
+        .chain(others)
+        .collect()
 }

@@ -25,6 +25,7 @@ impl Deployment for One {
                 self.server.server_mut().kill();
                 self.server.restart()?;
             }
+            Fault::ServerWiped => self.server.wipe()?,
             other if self.ways.hurt(other, worker) => {}
             other => return Err(Failure::new(format!("one ZooKeeper does not suffer {other}"))),
         }
@@ -40,10 +41,11 @@ impl Deployment for One {
     }
 }
 
-/// Three servers, with each worker at one of them alone.
+/// Three servers; on hosts of their own, with each worker at one of them alone.
 struct Three {
     ensemble: Ensemble,
     network: Option<Network>,
+    ways: Ways,
     session: &'static str,
     hurt: Option<(usize, usize)>,
 }
@@ -51,28 +53,27 @@ struct Three {
 impl Deployment for Three {
     fn url(&mut self, worker: u32) -> Result<String, Failure> {
         if self.network.is_none() {
-            return Ok(format!("zookeeper://{}?session={}", self.ensemble.addresses(), self.session));
+            let members: Vec<_> = self.ensemble.members().iter().map(ZooKeeper::address).collect();
+            return Ok(format!("zookeeper://{}?session={}", self.ways.to_all(members, worker)?, self.session));
         }
         let member = self.ensemble.members().get(worker as usize % 3).ok_or_else(|| Failure::new("no such member"))?;
         Ok(format!("zookeeper://{}?session={}&request_timeout=2s", member.address(), self.session))
     }
 
     fn hurt(&mut self, fault: Fault, worker: u32) -> Result<(), Failure> {
-        let leader = self.ensemble.wait_for_leader()?;
         match fault {
-            Fault::LeaderKilled => {
-                if let Some(member) = self.ensemble.members_mut().get_mut(leader) {
+            Fault::ServersStopped => self.ensemble.members().iter().for_each(|member| member.server().stop()),
+            Fault::ServerRestarted => {
+                if let Some(member) = self.ensemble.members_mut().get_mut(worker as usize % 3) {
                     member.server_mut().kill();
+                    member.restart()?;
                 }
-                self.hurt = Some((leader, leader));
             }
-            Fault::FollowerCut => {
-                // The one that the holder is at, unless it leads.
-                let at = worker as usize % 3;
-                let follower = if at == leader { (leader + 1) % 3 } else { at };
-                self.network.as_ref().map_or(Ok(()), |network| network.separate(follower, leader))?;
-                self.hurt = Some((follower, leader));
+            Fault::LeaderKilled | Fault::LeaderStopped | Fault::LeaderIsolated | Fault::FollowerCut => {
+                let leader = self.ensemble.wait_for_leader()?;
+                self.hurt_at(fault, leader, worker)?;
             }
+            other if self.ways.hurt(other, worker) => {}
             other => return Err(Failure::new(format!("an ensemble does not suffer {other} here"))),
         }
         Ok(())
@@ -80,11 +81,47 @@ impl Deployment for Three {
 
     fn mend(&mut self, fault: Fault, _worker: u32) -> Result<(), Failure> {
         match (fault, self.hurt.take()) {
+            (Fault::ServersStopped, _) => self.ensemble.members().iter().for_each(|member| member.server().cont()),
             (Fault::LeaderKilled, _) => self.ensemble.launch()?,
-            (_, Some((follower, leader))) => {
-                self.network.as_ref().map_or(Ok(()), |network| network.reunite(follower, leader))?;
+            (Fault::LeaderStopped, Some((leader, _))) => {
+                self.ensemble.members().iter().skip(leader).take(1).for_each(|member| member.server().cont());
             }
-            _ => {}
+            (Fault::LeaderIsolated, Some((leader, _))) => self.cut(Network::reunite, leader)?,
+            (Fault::FollowerCut, Some((follower, leader))) => self.network()?.reunite(follower, leader)?,
+            _ => self.ways.mend(),
+        }
+        Ok(())
+    }
+}
+
+impl Three {
+    fn network(&self) -> Result<&Network, Failure> {
+        self.network.as_ref().ok_or_else(|| Failure::new("the members share a host"))
+    }
+
+    fn cut(&self, verb: fn(&Network, usize, usize) -> Result<(), Failure>, leader: usize) -> Result<(), Failure> {
+        let network = self.network()?;
+        (0..3).filter(|at| *at != leader).try_for_each(|at| verb(network, leader, at))
+    }
+
+    fn hurt_at(&mut self, fault: Fault, leader: usize, worker: u32) -> Result<(), Failure> {
+        self.hurt = Some((leader, leader));
+        if fault == Fault::FollowerCut {
+            // The one that the holder is at, unless it leads.
+            let at = worker as usize % 3;
+            let follower = if at == leader { (leader + 1) % 3 } else { at };
+            self.hurt = Some((follower, leader));
+            return self.network()?.separate(follower, leader);
+        }
+        if fault == Fault::LeaderIsolated {
+            return self.cut(Network::separate, leader);
+        }
+        if let Some(member) = self.ensemble.members_mut().get_mut(leader) {
+            if fault == Fault::LeaderKilled {
+                member.server_mut().kill();
+            } else {
+                member.server().stop();
+            }
         }
         Ok(())
     }
@@ -95,7 +132,13 @@ fn start_one() -> Result<Box<dyn Deployment>, Failure> {
 }
 
 fn start_three() -> Result<Box<dyn Deployment>, Failure> {
-    Ok(Box::new(Three { ensemble: Ensemble::start(3)?, network: None, session: "6s", hurt: None }))
+    Ok(Box::new(Three {
+        ensemble: Ensemble::start(3)?,
+        network: None,
+        ways: Ways::default(),
+        session: "6s",
+        hurt: None,
+    }))
 }
 
 /// A follower answers for 5 s without its leader.
@@ -103,7 +146,7 @@ fn apart(session: &'static str) -> Result<Box<dyn Deployment>, Failure> {
     let network = Network::of(3)?;
     let settings = ZooKeeperSettings::default().with_tick(500).with_sync_limit(10);
     let ensemble = Ensemble::start_in(&network, &settings)?;
-    Ok(Box::new(Three { ensemble, network: Some(network), session, hurt: None }))
+    Ok(Box::new(Three { ensemble, network: Some(network), ways: Ways::default(), session, hurt: None }))
 }
 
 fn start_long() -> Result<Box<dyn Deployment>, Failure> {
@@ -119,13 +162,19 @@ pub(super) fn experiments() -> Vec<Experiment> {
     let one = |fault| Experiment::new("zookeeper", "one server", fault, start_one).with_ttl(second * 2);
     let three = |fault| Experiment::new("zookeeper", "three servers", fault, start_three).with_ttl(second * 3);
     let work = Work { hold: (8_000, 10_000), long: 0, ..Work::default() };
-    let apart = |deployment, start, ttl: Duration| {
-        let cut = Experiment::new("zookeeper", deployment, Fault::FollowerCut, start).with_ttl(ttl);
+    let apart = |fault, deployment, start, ttl: Duration| {
+        let cut = Experiment::new("zookeeper", deployment, fault, start).with_ttl(ttl);
         cut.with_work(work).with_times(second * 16, second * 10).with_served_within(second * 40).with_rounds(3, 2)
     };
+    let long = |fault| {
+        let experiment = apart(fault, "three hosts, session 15 s", start_long, second * 5);
+        experiment.with_work(Work { hold: (18_000, 20_000), ..work }).holds(fenced())
+    };
     let fifo = [Asked::Of(Property::Fifo)];
+    let served = second * 20;
     vec![
         one(Fault::HolderKilled).holds(fenced()).holds(fifo).with_rounds(4, 2).with_served_within(second * 12),
+        one(Fault::HolderStoppedShort).holds(fenced()).with_rounds(4, 2),
         paused(one(Fault::HolderStoppedLong).holds(fenced())).with_rounds(4, 3).quick(),
         paused_write_only(one(Fault::HolderStoppedLong)),
         one(Fault::HolderCut).holds(fenced()),
@@ -133,11 +182,22 @@ pub(super) fn experiments() -> Vec<Experiment> {
         one(Fault::RequestsDelayed).holds(fenced()),
         one(Fault::ServersStopped).holds(fenced()),
         one(Fault::ServerRestarted).holds(fenced()),
-        three(Fault::LeaderKilled).holds(fenced()).with_rounds(3, 2).with_served_within(second * 20).quick(),
-        apart("three hosts, session 15 s", start_long, second * 5)
-            .with_work(Work { hold: (18_000, 20_000), ..work })
-            .holds(fenced()),
+        one(Fault::ServerWiped).with_work(Work::beset(1_000, 3_000)).with_rounds(4, 2),
+        three(Fault::HolderKilled).holds(fenced()).holds(fifo).with_rounds(4, 2).with_served_within(served),
+        paused(three(Fault::HolderStoppedLong).holds(fenced())).with_rounds(4, 3).with_served_within(served),
+        three(Fault::HolderCut).holds(fenced()).with_rounds(4, 2).with_served_within(served),
+        three(Fault::RepliesDropped).holds(fenced()).with_rounds(4, 2).with_served_within(served),
+        three(Fault::RequestsDelayed).holds(fenced()).with_rounds(4, 2).with_served_within(served),
+        three(Fault::ServersStopped).holds(fenced()).with_rounds(4, 2).with_served_within(served),
+        three(Fault::ServerRestarted).holds(fenced()).with_rounds(4, 2).with_served_within(served),
+        three(Fault::LeaderKilled).holds(fenced()).with_rounds(3, 2).with_served_within(served).quick(),
+        three(Fault::LeaderStopped).holds(fenced()).with_rounds(3, 2).with_served_within(served),
+        long(Fault::FollowerCut),
+        long(Fault::LeaderIsolated),
+        long(Fault::LeaderKilled),
         // Held long enough for the session to end behind the holder's back.
-        apart("three hosts, session 4 s", start_short, second * 4).holds(gated()).breaks([Asked::Of(Property::E1)]),
+        apart(Fault::FollowerCut, "three hosts, session 4 s", start_short, second * 4)
+            .holds(gated())
+            .breaks([Asked::Of(Property::E1)]),
     ]
 }
