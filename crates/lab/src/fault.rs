@@ -83,6 +83,11 @@ impl Fault {
         }
     }
 
+    /// Whether what a server has acknowledged is gone, which no engine withstands and which says nothing against any.
+    pub(crate) const fn is_a_loss(self) -> bool {
+        matches!(self, Self::ServerWiped | Self::Evicted | Self::Flushed | Self::ReplacedAtOnce)
+    }
+
     /// Whether it is over as soon as it is done.
     pub(crate) const fn is_at_once(self) -> bool {
         matches!(

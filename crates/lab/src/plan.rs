@@ -26,7 +26,7 @@ fn is_first(all: &[Experiment], base: &Experiment) -> bool {
 
 fn more(base: &Experiment, all: &[Experiment]) -> Vec<Experiment> {
     let of_it = || all.iter().filter(|of| (of.engine, of.deployment) == (base.engine, base.deployment));
-    let breaks = of_it().any(|of| of.breaks.iter().any(|asked| matches!(asked, Asked::Of(_))) && of.fault != WIPED);
+    let breaks = of_it().any(|of| of.breaks.iter().any(|asked| matches!(asked, Asked::Of(_))) && !of.fault.is_a_loss());
     let mut more = Vec::new();
     if !breaks {
         more.extend(mixed(base, of_it()));
@@ -38,13 +38,11 @@ fn more(base: &Experiment, all: &[Experiment]) -> Vec<Experiment> {
     more
 }
 
-/// It takes away what every engine needs, and says nothing against the others.
-const WIPED: Fault = Fault::ServerWiped;
-
 /// All that breaks nothing, in an order that the seed decides.
 fn mixed<'a>(base: &Experiment, of_it: impl Iterator<Item = &'a Experiment>) -> Option<Experiment> {
     let harmless = of_it.filter(|of| !of.breaks.iter().any(|asked| matches!(asked, Asked::Of(_))));
-    let mut faults: Vec<_> = harmless.map(|of| of.fault).filter(|fault| !matches!(*fault, Fault::None | WIPED)).collect();
+    let mut faults: Vec<_> =
+        harmless.map(|of| of.fault).filter(|fault| *fault != Fault::None && !fault.is_a_loss()).collect();
     let mut seen = std::collections::HashSet::new();
     faults.retain(|fault| seen.insert(*fault));
     let work = Work { only: None, ..Work::default() };

@@ -13,8 +13,10 @@ const TTL: Duration = Duration::from_secs(3);
 
 struct Members {
     etcd: Etcd,
-    /// Where each member is on a host of its own; then each worker asks one of them alone.
+    /// Where each member is on a host of its own.
     network: Option<Network>,
+    /// Each worker asks one member alone.
+    pinned: bool,
     attested: bool,
     ways: Ways,
     hurt: Option<(usize, usize)>,
@@ -22,7 +24,7 @@ struct Members {
 
 impl Members {
     fn of(etcd: Etcd, network: Option<Network>) -> Self {
-        Self { etcd, network, attested: true, ways: Ways::default(), hurt: None }
+        Self { etcd, network, pinned: false, attested: true, ways: Ways::default(), hurt: None }
     }
 
     fn network(&self) -> Result<&Network, Failure> {
@@ -37,8 +39,11 @@ impl Members {
 
 impl Deployment for Members {
     fn url(&mut self, worker: u32) -> Result<String, Failure> {
-        if self.network.is_some() {
+        if self.pinned {
             return Ok(format!("etcd://{}", self.etcd.endpoint(worker as usize % self.etcd.count())?));
+        }
+        if self.network.is_some() {
+            return Ok(format!("etcd://{}", self.etcd.endpoints().join(",")));
         }
         let members = (0..self.etcd.count()).map(|at| self.etcd.endpoint(at));
         let members = members.collect::<Result<Vec<_>, _>>()?;
@@ -110,6 +115,11 @@ fn start_apart() -> Result<Box<dyn Deployment>, Failure> {
     Ok(Box::new(Members::of(Etcd::start_in(&network)?, Some(network))))
 }
 
+fn start_pinned() -> Result<Box<dyn Deployment>, Failure> {
+    let network = Network::of(3)?;
+    Ok(Box::new(Members { pinned: true, ..Members::of(Etcd::start_in(&network)?, Some(network)) }))
+}
+
 fn start_unattested() -> Result<Box<dyn Deployment>, Failure> {
     let network = Network::of(3)?;
     Ok(Box::new(Members { attested: false, ..Members::of(Etcd::start_in(&network)?, Some(network)) }))
@@ -120,6 +130,11 @@ pub(super) fn experiments() -> Vec<Experiment> {
     let one = |fault| Experiment::new("etcd", "one member", fault, start_one).with_ttl(TTL);
     let three = |fault| Experiment::new("etcd", "three members", fault, start_three).with_ttl(TTL);
     let apart = |fault| Experiment::new("etcd", "three hosts", fault, start_apart).with_ttl(TTL).with_rounds(4, 2);
+    // A worker whose member is cut off loses what it holds, and nobody else does.
+    let pinned = |fault| {
+        let experiment = Experiment::new("etcd", "three hosts, each worker at one", fault, start_pinned);
+        experiment.with_ttl(TTL).with_rounds(4, 2)
+    };
     let unattested = |fault| {
         let experiment = Experiment::new("etcd", "three hosts, nothing attested", fault, start_unattested);
         experiment.with_ttl(TTL).with_rounds(4, 2)
@@ -151,6 +166,8 @@ pub(super) fn experiments() -> Vec<Experiment> {
         apart(Fault::LeaderKilled).holds(fenced()),
         apart(Fault::LeaderIsolated).holds(fenced()),
         apart(Fault::FollowerCut).holds(fenced()),
+        pinned(Fault::LeaderIsolated).holds(fenced()),
+        pinned(Fault::FollowerCut).holds(fenced()),
         unattested(Fault::HolderKilled),
         unattested(Fault::LeaderIsolated),
         // For less than a session of the leader's, so that it still takes itself for one when it goes on.
