@@ -222,7 +222,7 @@ impl<'a> Run<'a> {
     fn victim(&self, random: &mut fastrand::Rng, aim: Option<&str>) -> usize {
         let mut order: Vec<_> = (0..self.workers.len()).collect();
         random.shuffle(&mut order);
-        let (begin, patience) = (Instant::now(), self.experiment.ttl.max(Duration::from_secs(2)));
+        let (begin, patience) = (Instant::now(), self.experiment.ttl.max(Duration::from_secs(3)));
         let is_target = |at: &usize, aim| {
             let worker = self.workers.get(*at);
             worker.is_some_and(|worker| match self.experiment.victim {
