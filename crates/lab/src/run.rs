@@ -70,7 +70,8 @@ pub(crate) fn try_all(run: &Run) -> Result<ExitCode, Failure> {
     let begin = Instant::now();
     let (reports, failed) = side_by_side(run, &experiments, jobs, seed, share);
     let ended = runner::ENDED.load(Ordering::Relaxed);
-    let found = Found { claims: claims(&reports), guarded: Guarded::of(&reports), took: begin.elapsed(), seed, reports };
+    let found =
+        Found { claims: claims(&reports), guarded: Guarded::of(&reports), took: begin.elapsed(), seed, reports };
     if let Some(file) = &run.json {
         report::write_json(file, &found)?;
     }
@@ -188,7 +189,8 @@ impl Found {
 
     /// The claim that an experiment speaks of.
     pub(crate) fn claim_of(&self, row: &Row) -> Option<&Claim> {
-        let same = |claim: &&Claim| claim.engine == row.engine && claim.server == row.server && claim.level == row.level;
+        let same =
+            |claim: &&Claim| claim.engine == row.engine && claim.server == row.server && claim.level == row.level;
         self.claims.iter().find(same)
     }
 }

@@ -99,16 +99,8 @@ pub(crate) fn run(
 ) -> Result<Ran, Failure> {
     let deployment = (experiment.start)()?;
     let recorder = Recorder::create(&folder.join("lab.jsonl"), 0)?;
-    let mut run = Run {
-        experiment,
-        deployment,
-        store: Store::start()?,
-        folder,
-        workers: Vec::new(),
-        started: 0,
-        seed,
-        recorder,
-    };
+    let mut run =
+        Run { experiment, deployment, store: Store::start()?, folder, workers: Vec::new(), started: 0, seed, recorder };
     let (found, attested) = run.probe()?;
     let begin = Instant::now();
     for _ in 0..experiment.workers {
