@@ -270,6 +270,28 @@ impl Etcd {
         Err(Failure::new("no member leads"))
     }
 
+    /// Makes a member the leader, and waits until it leads.
+    ///
+    /// # Errors
+    /// If it does not lead within 30 s.
+    pub fn move_leader(&self, at: usize) -> Result<(), Failure> {
+        let end = Instant::now() + Duration::from_secs(30);
+        while self.leader()? != at {
+            if Instant::now() > end {
+                return Err(Failure::new(format!("member {at} does not lead after 30 s")));
+            }
+            let members = self.ctl(["member", "list"])?;
+            let name = format!("m{at}");
+            let of = |line: &str| line.split(", ").nth(2) == Some(&name);
+            let id = members.lines().find(|line| of(line)).and_then(|line| line.split(',').next());
+            let id = id.ok_or_else(|| Failure::new(format!("no member is called {name}")))?;
+            // Another may have been elected meanwhile.
+            let _ = self.ctl(["move-leader", id]);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    }
+
     /// One of a member's metrics: `name`, or `name{label="value"`; the sum over all labels that are not given.
     ///
     /// # Errors

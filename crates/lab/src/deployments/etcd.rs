@@ -1,5 +1,6 @@
 //! etcd: one member, and three, on this host or on hosts of their own.
 
+use super::about_its_ttl;
 use super::ways::Ways;
 use crate::experiment::{Asked, Deployment, Experiment, fenced, paused, paused_write_only};
 use crate::fault::Fault;
@@ -18,17 +19,33 @@ struct Members {
     /// Each worker asks one member alone.
     pinned: bool,
     attested: bool,
+    /// A leader that stood still goes on for a moment, and stands still again.
+    relapses: bool,
     ways: Ways,
     hurt: Option<(usize, usize)>,
 }
 
 impl Members {
     fn of(etcd: Etcd, network: Option<Network>) -> Self {
-        Self { etcd, network, pinned: false, attested: true, ways: Ways::default(), hurt: None }
+        Self { etcd, network, pinned: false, attested: true, relapses: false, ways: Ways::default(), hurt: None }
     }
 
     fn network(&self) -> Result<&Network, Failure> {
         self.network.as_ref().ok_or_else(|| Failure::new("the members share a host"))
+    }
+
+    /// The holder's member is made the leader, and stands still until another leads. It goes on
+    /// for a moment, in which it may answer what it was asked meanwhile as if it still led.
+    fn relapse(&self, worker: u32) -> Result<usize, Failure> {
+        let member = worker as usize % self.etcd.count();
+        self.etcd.move_leader(member)?;
+        let server = self.etcd.server(member)?;
+        server.stop();
+        std::thread::sleep(Duration::from_millis(3_400));
+        server.cont();
+        std::thread::sleep(Duration::from_millis(250));
+        server.stop();
+        Ok(member)
     }
 
     fn cut(&self, verb: fn(&Network, usize, usize) -> Result<(), Failure>, leader: usize) -> Result<(), Failure> {
@@ -65,6 +82,10 @@ impl Deployment for Members {
             Fault::ServerWiped => self.etcd.replace()?,
             Fault::Flushed => {
                 self.etcd.ctl(["del", "", "--prefix"])?;
+            }
+            Fault::LeaderStopped if self.relapses => {
+                let member = self.relapse(worker)?;
+                self.hurt = Some((member, member));
             }
             Fault::LeaderKilled | Fault::LeaderStopped | Fault::LeaderIsolated => {
                 let leader = self.etcd.leader()?;
@@ -125,6 +146,12 @@ fn start_unattested() -> Result<Box<dyn Deployment>, Failure> {
     Ok(Box::new(Members { attested: false, ..Members::of(Etcd::start_in(&network)?, Some(network)) }))
 }
 
+fn start_relapsing() -> Result<Box<dyn Deployment>, Failure> {
+    let network = Network::of(3)?;
+    let members = Members::of(Etcd::start_in(&network)?, Some(network));
+    Ok(Box::new(Members { pinned: true, attested: false, relapses: true, ..members }))
+}
+
 pub(super) fn experiments() -> Vec<Experiment> {
     let second = Duration::from_secs(1);
     let one = |fault| Experiment::new("etcd", "one member", fault, start_one).with_ttl(TTL);
@@ -139,12 +166,17 @@ pub(super) fn experiments() -> Vec<Experiment> {
         let experiment = Experiment::new("etcd", "three hosts, nothing attested", fault, start_unattested);
         experiment.with_ttl(TTL).with_rounds(4, 2)
     };
+    let relapse =
+        Experiment::new("etcd", "nothing attested, each worker at one", Fault::LeaderStopped, start_relapsing);
+    let relapse = relapse.called("goes on for a moment").with_ttl(second * 6).with_work(Work::beset(16_000, 20_000));
+    let relapse = relapse.with_workers(6).with_rounds(4, 1).with_times(second * 7, second * 4);
     let fifo = [Asked::Of(Property::Fifo)];
     let twice = [Asked::Of(Property::E1)];
     let wiped = |fault| one(fault).with_work(Work::beset(1_000, 3_000)).with_rounds(4, 2);
     vec![
         one(Fault::HolderKilled).holds(fenced()).holds(fifo).with_rounds(4, 2),
         one(Fault::HolderStoppedShort).holds(fenced()).with_rounds(4, 2),
+        about_its_ttl(one(Fault::HolderStoppedLong).holds(fenced())).with_rounds(4, 2),
         paused(one(Fault::HolderStoppedLong).holds(fenced())).with_rounds(4, 3).quick(),
         paused_write_only(one(Fault::HolderStoppedLong)),
         one(Fault::HolderCut).holds(fenced()),
@@ -170,8 +202,8 @@ pub(super) fn experiments() -> Vec<Experiment> {
         pinned(Fault::FollowerCut).holds(fenced()),
         unattested(Fault::HolderKilled),
         unattested(Fault::LeaderIsolated),
-        // For less than a session of the leader's, so that it still takes itself for one when it goes on.
         unattested(Fault::LeaderStopped).with_times(second * 5, second * 4),
         unattested(Fault::FollowerCut),
+        relapse.breaks(twice),
     ]
 }

@@ -26,3 +26,9 @@ pub(crate) fn experiments() -> Vec<Experiment> {
     ];
     engines.into_iter().flatten().collect()
 }
+
+/// A holder is stopped for as long as its lock lasts: whether it is lost is a matter of moments.
+fn about_its_ttl(experiment: Experiment) -> Experiment {
+    let ttl = experiment.ttl;
+    experiment.called("for about its ttl").with_times(ttl, ttl * 2)
+}

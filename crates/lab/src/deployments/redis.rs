@@ -1,5 +1,6 @@
 //! One Redis, with and without durability.
 
+use super::about_its_ttl;
 use super::ways::Ways;
 use crate::experiment::{Asked, Deployment, Experiment, fenced, paused, paused_write_only};
 use crate::fault::Fault;
@@ -110,6 +111,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
     vec![
         durable(Fault::HolderKilled),
         durable(Fault::HolderStoppedShort),
+        about_its_ttl(durable(Fault::HolderStoppedLong)),
         paused(durable(Fault::HolderStoppedLong)).quick(),
         paused_write_only(bare(Fault::HolderStoppedLong)),
         durable(Fault::HolderCut),

@@ -1,5 +1,6 @@
 //! Redlock: five independent nodes, durable, or on clocks that can be set.
 
+use super::about_its_ttl;
 use super::ways::Ways;
 use crate::experiment::{Asked, Deployment, Experiment, fenced, paused};
 use crate::fault::Fault;
@@ -171,6 +172,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
         durable(Fault::HolderKilled),
         paused(durable(Fault::HolderStoppedLong)).quick(),
         durable(Fault::HolderStoppedShort),
+        about_its_ttl(durable(Fault::HolderStoppedLong)),
         durable(Fault::HolderCut),
         durable(Fault::RepliesDropped),
         durable(Fault::RequestsDelayed),

@@ -1,5 +1,6 @@
 //! PostgreSQL and MariaDB with durable settings, and PostgreSQL with a standby that lags.
 
+use super::about_its_ttl;
 use super::ways::Ways;
 use crate::experiment::{Asked, Deployment, Experiment, fenced, paused, paused_write_only};
 use crate::fault::Fault;
@@ -149,6 +150,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
         vec![
             fenced(Fault::HolderKilled),
             fenced(Fault::HolderStoppedShort),
+            about_its_ttl(fenced(Fault::HolderStoppedLong)),
             paused(fenced(Fault::HolderStoppedLong)).quick(),
             paused_write_only(bare(Fault::HolderStoppedLong)),
             fenced(Fault::HolderCut),

@@ -1,5 +1,6 @@
 //! SQLite: a file, and processes of one host.
 
+use super::about_its_ttl;
 use crate::experiment::{Deployment, Experiment, fenced, paused, paused_write_only};
 use crate::fault::Fault;
 use fencelock_lab::Failure;
@@ -34,6 +35,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
     vec![
         of(Fault::HolderKilled),
         of(Fault::HolderStoppedShort),
+        about_its_ttl(of(Fault::HolderStoppedLong)),
         paused(of(Fault::HolderStoppedLong)).quick(),
         paused_write_only(bare(Fault::HolderStoppedLong)).quick(),
     ]

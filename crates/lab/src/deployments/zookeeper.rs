@@ -1,5 +1,6 @@
 //! ZooKeeper: one server, and three on hosts of their own.
 
+use super::about_its_ttl;
 use super::ways::Ways;
 use crate::experiment::{Asked, Deployment, Experiment, fenced, gated, paused, paused_write_only};
 use crate::fault::Fault;
@@ -175,6 +176,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
     vec![
         one(Fault::HolderKilled).holds(fenced()).holds(fifo).with_rounds(4, 2).with_served_within(second * 12),
         one(Fault::HolderStoppedShort).holds(fenced()).with_rounds(4, 2),
+        about_its_ttl(one(Fault::HolderStoppedLong).holds(fenced())).with_rounds(4, 2),
         paused(one(Fault::HolderStoppedLong).holds(fenced())).with_rounds(4, 3).quick(),
         paused_write_only(one(Fault::HolderStoppedLong)),
         one(Fault::HolderCut).holds(fenced()),
@@ -182,7 +184,10 @@ pub(super) fn experiments() -> Vec<Experiment> {
         one(Fault::RequestsDelayed).holds(fenced()),
         one(Fault::ServersStopped).holds(fenced()),
         one(Fault::ServerRestarted).holds(fenced()),
-        one(Fault::ServerWiped).with_work(Work::beset(1_000, 3_000)).with_rounds(4, 2),
+        one(Fault::ServerWiped)
+            .with_work(Work::beset(1_000, 3_000))
+            .with_rounds(4, 2)
+            .breaks([Asked::Of(Property::K2)]),
         three(Fault::HolderKilled).holds(fenced()).holds(fifo).with_rounds(4, 2).with_served_within(served),
         paused(three(Fault::HolderStoppedLong).holds(fenced())).with_rounds(4, 3).with_served_within(served),
         three(Fault::HolderCut).holds(fenced()).with_rounds(4, 2).with_served_within(served),
