@@ -104,7 +104,7 @@ pub(crate) async fn probe_every(interval: Duration, client: Weak<Shared>) {
             return;
         }
         // A task of its own, so that an engine that panics is one probe without an answer and not the last probe.
-        match tokio::spawn(probe_once(client.clone())).await {
+        match tokio::spawn(probe_once(Weak::clone(&client))).await {
             Ok(()) => {}
             Err(e) if e.is_panic() => {
                 tracing::warn!(target: "fencelock", event = "not_probed", error = "the engine panicked", "no answer to a probe");

@@ -201,6 +201,20 @@ async fn a_locked_row_holds_up_no_purge() {
     assert_eq!(engine.purge(ms(60_000)).await.unwrap(), 200 - dropped);
 }
 
+/// More rows than one statement looks at, among them some that stay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_rows_are_purged_a_few_at_a_time() {
+    let db = My::start();
+    let engine = My::connect(&format!("{}?request_timeout=1s", db.url())).await.unwrap();
+    db.run("INSERT INTO fencelock_locks SELECT CONCAT('n', seq), '', seq, 0, 0, 0, '', NULL, 0 FROM seq_1_to_12000")
+        .await;
+    db.run(&format!("UPDATE fencelock_locks SET acquired_at = {} WHERE token % 4000 = 0 AND name <> ''", My::NOW))
+        .await;
+    assert_eq!(engine.purge(ms(60_000)).await.unwrap(), 11_997);
+    assert_eq!(db.number("SELECT token FROM fencelock_locks WHERE name = ''").await, 11_999);
+    assert_eq!(db.number("SELECT COUNT(*) FROM fencelock_locks").await, 4);
+}
+
 #[tokio::test]
 async fn the_gate() {
     let db = My::start();

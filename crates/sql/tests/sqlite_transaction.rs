@@ -167,3 +167,27 @@ async fn purging_repeats_no_token() {
     assert!(client.list("").await.unwrap().iter().all(|(name, _)| !name.as_str().is_empty()));
     assert_eq!(engine.purge(ms(60_000)).await.unwrap(), 0);
 }
+
+/// Whoever wants to write finds room between, and what is dropped goes bit by bit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_rows_are_purged_a_few_at_a_time() {
+    let file = File::new();
+    let (engine, client) = (file.engine().await, file.client().await);
+    file.run(
+        "INSERT INTO fencelock_locks
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50000)
+        SELECT CAST('old/' || i AS BLOB), x'', i, 0, 0, 0, 'boot', '', NULL, 1 FROM n",
+    )
+    .await;
+    let purging = tokio::spawn(async move { engine.purge(ms(60_000)).await });
+    let (mut between, mut taken) = (0, 0);
+    while !purging.is_finished() {
+        let left = number(&file, "SELECT count(*) FROM fencelock_locks WHERE name LIKE 'old/%'").await;
+        between += i32::from(left > 0 && left < 50_000);
+        client.acquire("busy").await.unwrap().release().await.unwrap();
+        taken += 1;
+    }
+    assert_eq!(purging.await.unwrap().unwrap(), 50_000);
+    assert!(between > 1 && taken > 2, "seen {between} times in between, taken {taken} times");
+    assert_eq!(number(&file, "SELECT token FROM fencelock_locks WHERE name = x''").await, 50_000);
+}

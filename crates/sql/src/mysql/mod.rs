@@ -5,6 +5,7 @@ mod failure;
 mod gate;
 mod opening;
 mod probe;
+mod purge;
 mod renew;
 mod schema;
 mod statement;

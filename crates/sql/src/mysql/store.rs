@@ -23,17 +23,17 @@ const VOID: Duration = Duration::from_secs(60);
 /// When to look again for a lock whose row another transaction has to itself.
 const AGAIN: Duration = Duration::from_millis(100);
 /// How many rows are dropped by one statement.
-const ROWS: usize = 64;
+pub(super) const ROWS: usize = 64;
 
 /// The lock table of one database.
 pub(crate) struct Store {
-    opening: Arc<Opening>,
-    commands: Pool<Opening>,
+    pub(super) opening: Arc<Opening>,
+    pub(super) commands: Pool<Opening>,
     renewals: Arc<Renewals<Renewer>>,
-    statements: Statements,
+    pub(super) statements: Statements,
 }
 
-struct Statements {
+pub(super) struct Statements {
     acquire: Statement,
     insert: Statement,
     look: Statement,
@@ -43,10 +43,10 @@ struct Statements {
     clean: Statement,
     list: Statement,
     inspect: Statement,
-    newest: Statement,
-    idle: Statement,
-    floor: Statement,
-    purge: Statement,
+    pub(super) window: Statement,
+    pub(super) idle: Statement,
+    pub(super) floor: Statement,
+    pub(super) purge: Statement,
     lock: Statement,
     locked: Statement,
 }
@@ -71,7 +71,7 @@ impl Store {
             clean: sql(include_str!("sql/clean.sql")),
             list: sql(include_str!("sql/list.sql")),
             inspect: sql(include_str!("sql/inspect.sql")),
-            newest: sql(include_str!("sql/newest.sql")),
+            window: sql(include_str!("sql/window.sql")),
             idle: sql(include_str!("sql/idle.sql")),
             floor: sql(include_str!("sql/floor.sql")),
             purge: sql(&include_str!("sql/purge.sql").replace("{names}", &names.join(", "))),
@@ -89,7 +89,7 @@ impl Store {
         self.opening.config.server.least_token()
     }
 
-    async fn rows(
+    pub(super) async fn rows(
         &self,
         operation: &'static str,
         statement: &Statement,
@@ -99,7 +99,7 @@ impl Store {
         outcome.map_err(|failure| failure.at("mysql", operation).into())
     }
 
-    async fn run(
+    pub(super) async fn run(
         &self,
         operation: &'static str,
         statement: &Statement,
@@ -256,32 +256,7 @@ impl LockTable for Store {
     }
 
     async fn purge(&self, idle: Duration) -> Result<u64> {
-        let idle = in_micros(idle);
-        let decoded = |e| failure(e).at("mysql", "purge");
-        let newest = self.rows("purge", &self.statements.newest, vec![Value::Number(idle)]).await?;
-        let Some(newest) =
-            newest.first().map(|row| row.try_get::<Option<i64>, _>(0)).transpose().map_err(decoded)?.flatten()
-        else {
-            return Ok(0);
-        };
-        let names = self.rows("purge", &self.statements.idle, vec![Value::Number(idle), Value::Number(newest)]).await?;
-        let names: sqlx::Result<Vec<Vec<u8>>> = names.iter().map(|row| row.try_get(0)).collect();
-        let names = names.map_err(decoded)?;
-        self.run("purge", &self.statements.floor, vec![Value::Number(newest)]).await?;
-        // An acquire that began before the floor was raised may not see it; by then it is answered.
-        tokio::time::sleep(self.opening.config.server.request_timeout).await;
-        let mut dropped = 0;
-        for names in names.chunks(ROWS) {
-            let mut values = vec![Value::Number(idle), Value::Number(newest)];
-            values.extend((0..ROWS).filter_map(|n| names.get(n).or(names.last())).map(|name| Value::Bytes(name)));
-            match self.commands.seat().await?.send(self.statements.purge.with(values)).await {
-                Ok(done) => dropped += done.rows_affected(),
-                // A transaction has one of them to itself, so it is in use; they stay for the next time.
-                Err(failure) if failure.cause == Cause::Locked => {}
-                Err(failure) => return Err(failure.at("mysql", "purge").into()),
-            }
-        }
-        Ok(dropped)
+        self.purge_rows(in_micros(idle)).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::failure::failure;
 use super::schema::{Table, make};
-use super::statement::{Ready, Statement, Value};
+use super::statement::{Ready, Statement, Value, Way};
 use crate::server::{check_table, quoted};
 use fencelock_core::{Admission, Error, ErrorKind, FencingToken, Gate, LockName, Result, Stale};
 use sqlx::postgres::{PgConnection, PgPool};
@@ -142,11 +142,11 @@ impl PostgresGate {
         let resource = LockName::new(resource)?;
         let resource = Value::Bytes(resource.as_str().as_bytes());
         let values = vec![resource.clone(), Value::Number(token.as_i64())];
-        let enter = Ready { statement: &self.enter, values, prepared: false };
+        let enter = Ready { statement: &self.enter, values, way: Way::Plain };
         if !enter.rows(connection).await.map_err(failed)?.is_empty() {
             return Ok(None);
         }
-        let newest = Ready { statement: &self.newest, values: vec![resource], prepared: false };
+        let newest = Ready { statement: &self.newest, values: vec![resource], way: Way::Plain };
         let rows = newest.rows(connection).await.map_err(failed)?;
         let newest: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(failed)?;
         Ok(Some(Stale::new(FencingToken::new(u64::try_from(newest).unwrap_or(0)))))

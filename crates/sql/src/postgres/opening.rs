@@ -5,7 +5,7 @@ use super::config::Pooler;
 use super::failure::failure;
 use super::probe::Probe;
 use super::schema::Schema;
-use super::statement::{Ready, Statement, Value};
+use super::statement::{Ready, Statement, Value, Way};
 use crate::failure::Failure;
 use crate::micros::micros;
 use crate::pool::Opens;
@@ -66,7 +66,8 @@ impl Opening {
     }
 
     pub(crate) fn ready<'s, 'v>(&self, statement: &'s Statement, values: Vec<Value<'v>>) -> Ready<'s, 'v> {
-        Ready { statement, values, prepared: !self.pooled }
+        let limit = self.config.server.request_timeout.as_millis();
+        Ready { statement, values, way: if self.pooled { Way::Bounded(limit) } else { Way::Prepared } }
     }
 }
 

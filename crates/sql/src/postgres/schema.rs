@@ -1,7 +1,7 @@
 //! The tables: made where they may be, and verified at every connect.
 
 use super::failure::failure;
-use super::statement::{Ready, Statement, Value};
+use super::statement::{Ready, Statement, Value, Way};
 use crate::failure::{Cause, Failure};
 use crate::server::quoted;
 use fencelock_core::ErrorKind;
@@ -194,7 +194,7 @@ impl Table {
     async fn shape(&self, connection: &mut PgConnection) -> Result<(Vec<(String, String, bool, bool)>, bool), Failure> {
         let statement = Statement::new(include_str!("sql/shape.sql"));
         let name = quoted(&self.name, '"');
-        let ready = Ready { statement: &statement, values: vec![Value::Text(Some(&name))], prepared: false };
+        let ready = Ready { statement: &statement, values: vec![Value::Text(Some(&name))], way: Way::Plain };
         let rows = ready.rows(connection).await.map_err(failure)?;
         let mut lasting = true;
         let mut columns = Vec::new();

@@ -59,7 +59,8 @@ fn literal(value: &Value<'_>) -> String {
         Value::Bytes(value) => bytes(value),
         Value::Text(None) => "NULL::text".to_owned(),
         Value::Text(Some(value)) => format!("convert_from({}, 'UTF8')", bytes(value.as_bytes())),
-        Value::Number(value) => format!("({value}::bigint)"),
+        // Between quotes, since the smallest is read as the negative of what is too large.
+        Value::Number(value) => format!("('{value}'::bigint)"),
         Value::Flag(value) => value.to_string(),
         Value::ManyBytes(values) => {
             let values: Vec<_> = values.iter().map(|value| bytes(value)).collect();
@@ -76,16 +77,34 @@ fn literal(value: &Value<'_>) -> String {
 pub(crate) struct Ready<'s, 'v> {
     pub(crate) statement: &'s Statement,
     pub(crate) values: Vec<Value<'v>>,
-    /// Whether the session stays ours, so that a prepared statement is found again.
-    pub(crate) prepared: bool,
+    pub(crate) way: Way,
+}
+
+/// How a statement is sent.
+#[derive(Clone, Copy)]
+pub(crate) enum Way {
+    /// Prepared: the session stays ours, so that it is found again.
+    Prepared,
+    /// With its values in it, as part of whatever transaction is open.
+    Plain,
+    /// The same in a transaction of its own, which the server is told to end after so
+    /// many milliseconds: nothing may be set in a session that is handed round.
+    Bounded(u128),
 }
 
 impl Ready<'_, '_> {
     /// All rows are asked for: of a single one the end, and so a failed commit, would not be waited for.
     pub(crate) async fn rows(&self, connection: &mut PgConnection) -> sqlx::Result<Vec<PgRow>> {
         use sqlx::Executor as _;
-        if !self.prepared {
-            let sql = self.statement.with_values(&self.values);
+        let plain = match self.way {
+            Way::Prepared => None,
+            Way::Plain => Some(self.statement.with_values(&self.values)),
+            // Statements that are sent in one message are one transaction.
+            Way::Bounded(limit) => {
+                Some(format!("SET LOCAL statement_timeout = {limit}; {}", self.statement.with_values(&self.values)))
+            }
+        };
+        if let Some(sql) = plain {
             return connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(sql))).await;
         }
         let mut query = sqlx::query::<Postgres>(self.statement.sql());
@@ -119,12 +138,12 @@ mod tests {
     #[test]
     fn values_cannot_end_the_statement() {
         let statement = Statement::new("SELECT $1, $10, $2, $3");
-        let mut values = vec![Value::Text(Some("'; DROP TABLE x; --$2")), Value::Number(-1), Value::Bytes(b"'")];
+        let mut values = vec![Value::Text(Some("'; DROP TABLE x; --$2")), Value::Number(i64::MIN), Value::Bytes(b"'")];
         values.extend((0..7).map(Value::Number));
         let sql = statement.with_values(&values);
         assert_eq!(
             sql,
-            "SELECT convert_from('\\x273b2044524f50205441424c4520783b202d2d2432'::bytea, 'UTF8'), (6::bigint), (-1::bigint), '\\x27'::bytea"
+            "SELECT convert_from('\\x273b2044524f50205441424c4520783b202d2d2432'::bytea, 'UTF8'), ('6'::bigint), ('-9223372036854775808'::bigint), '\\x27'::bytea"
         );
     }
 }

@@ -34,24 +34,24 @@ const LONG: Duration = Duration::from_secs(3);
 
 /// Whose statements are waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+pub(super) enum Whose {
     Engines,
     Everybodys,
 }
 
 /// The lock table of one database.
 pub(crate) struct Store {
-    opening: Arc<Opening>,
+    pub(super) opening: Arc<Opening>,
     commands: Pool<Opening>,
     renewals: Arc<Renewals<Renewer>>,
     ears: Option<Arc<Ears>>,
     channel: String,
     /// How long a statement waits for a row, as the server is told.
     wait: String,
-    statements: Statements,
+    pub(super) statements: Statements,
 }
 
-struct Statements {
+pub(super) struct Statements {
     acquire: Statement,
     look: Statement,
     free: Statement,
@@ -60,9 +60,10 @@ struct Statements {
     clean: Statement,
     list: Statement,
     inspect: Statement,
-    floor: Statement,
+    pub(super) window: Statement,
+    pub(super) floor: Statement,
     writers: Statement,
-    purge: Statement,
+    pub(super) purge: Statement,
     lock: Statement,
 }
 
@@ -84,6 +85,7 @@ impl Store {
             clean: sql(include_str!("sql/clean.sql")),
             list: sql(include_str!("sql/list.sql")),
             inspect: sql(include_str!("sql/inspect.sql")),
+            window: sql(include_str!("sql/window.sql")),
             floor: sql(include_str!("sql/floor.sql")),
             writers: sql(include_str!("sql/writers.sql")),
             purge: sql(include_str!("sql/purge.sql")),
@@ -105,7 +107,12 @@ impl Store {
 
     /// Waits for the statements that began before this and may not see what was
     /// committed just now; false if one had not ended after `limit`.
-    async fn older_have_ended(&self, operation: &'static str, whose: Whose, limit: Duration) -> Result<bool> {
+    pub(super) async fn older_have_ended(
+        &self,
+        operation: &'static str,
+        whose: Whose,
+        limit: Duration,
+    ) -> Result<bool> {
         let (until, mut pause) = (Instant::now() + limit, Duration::from_millis(1));
         let mut older: Option<HashSet<String>> = None;
         loop {
@@ -131,7 +138,12 @@ impl Store {
         }
     }
 
-    async fn rows(&self, operation: &'static str, statement: &Statement, values: Vec<Value<'_>>) -> Result<Vec<PgRow>> {
+    pub(super) async fn rows(
+        &self,
+        operation: &'static str,
+        statement: &Statement,
+        values: Vec<Value<'_>>,
+    ) -> Result<Vec<PgRow>> {
         let seat = self.commands.seat().await?;
         let outcome = seat.send(self.opening.ready(statement, values)).await;
         outcome.map_err(|failure| failure.at("postgres", operation).into())
@@ -259,28 +271,7 @@ impl LockTable for Store {
     }
 
     async fn purge(&self, idle: Duration) -> Result<u64> {
-        let idle = in_micros(idle);
-        self.rows("purge", &self.statements.floor, vec![Value::Number(idle)]).await?;
-        // An acquire that began before the floor was raised may not see it.
-        let limit = self.opening.config.server.request_timeout.saturating_mul(5);
-        if !self.older_have_ended("purge", Whose::Everybodys, limit).await? {
-            let message =
-                "a transaction that writes to the lock table has been open since before: purge when it has ended";
-            return Err(Error::new(ErrorKind::Unavailable, message));
-        }
-        // A few at a time, since the server lets no statement of ours run for long.
-        let (mut dropped, mut last) = (0, Vec::new());
-        loop {
-            let values = vec![Value::Number(idle), Value::Bytes(&last)];
-            let rows = self.rows("purge", &self.statements.purge, values).await?;
-            let names = rows.iter().map(|row| row.try_get::<Vec<u8>, _>(0)).collect::<sqlx::Result<Vec<_>>>();
-            let names = names.map_err(|e| failure(e).at("postgres", "purge"))?;
-            dropped += u64::try_from(names.len()).unwrap_or(u64::MAX);
-            match names.into_iter().max() {
-                Some(name) => last = name,
-                None => return Ok(dropped),
-            }
-        }
+        self.purge_rows(in_micros(idle)).await
     }
 }
 

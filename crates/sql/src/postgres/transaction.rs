@@ -1,7 +1,7 @@
 //! Locks inside a transaction of the caller's own.
 
 use super::failure::failure;
-use super::statement::{Ready, Value};
+use super::statement::{Ready, Value, Way};
 use crate::engine::{Kind, SqlLock};
 use crate::transaction::{AcquireIn, TransactionHold, other_database};
 use async_trait::async_trait;
@@ -26,7 +26,7 @@ impl AcquireIn<Postgres> for SqlLock {
             Value::Text(Some("a transaction")),
         ];
         // Not prepared: the session may be handed round, and one round trip is enough.
-        let ready = Ready { statement: store.lock_statement(), values, prepared: false };
+        let ready = Ready { statement: store.lock_statement(), values, way: Way::Plain };
         let told = |e| failure(e).at("postgres", "acquire_in").error.with_name(&name);
         let rows = ready.rows(transaction).await.map_err(told)?;
         let token = rows.first().map(|row| row.try_get(0)).transpose().map_err(told)?;

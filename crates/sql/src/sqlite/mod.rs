@@ -7,6 +7,7 @@ mod frame;
 mod gate;
 mod opening;
 mod probe;
+mod purge;
 mod renew;
 mod row;
 mod schema;

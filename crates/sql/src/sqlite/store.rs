@@ -25,8 +25,8 @@ const FOREIGN_VOID: Duration = Duration::from_secs(86_400);
 
 /// The lock table of one file.
 pub(crate) struct Store {
-    opening: Arc<Opening>,
-    commands: Session,
+    pub(super) opening: Arc<Opening>,
+    pub(super) commands: Session,
     renewals: Arc<Renewals<Renewer>>,
     #[cfg(target_os = "linux")]
     watch: super::watch::Watch,
@@ -282,17 +282,7 @@ impl LockTable for Store {
     }
 
     async fn purge(&self, idle: Duration) -> Result<u64> {
-        let (now, frame) = (self.frame().now(&self.opening.config.clock), self.frame().id());
-        let (idle, unix) = (in_micros(idle), unix_now());
-        let sql = [include_str!("sql/floor.sql"), include_str!("sql/purge.sql")];
-        let mut dropped = 0;
-        // One writer at a time, and every new name is one: between the two nothing can start below the floor.
-        for sql in sql {
-            let mut seat = self.commands.seat().await?;
-            let query = sqlx::query(sql).bind(now.saturating_sub(idle)).bind(frame).bind(unix.saturating_sub(idle));
-            dropped = seat.rows(query).await.map_err(|failure| told(failure, "purge"))?.len();
-        }
-        Ok(u64::try_from(dropped).unwrap_or(u64::MAX))
+        self.purge_rows(in_micros(idle)).await
     }
 }
 

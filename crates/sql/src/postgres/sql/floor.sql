@@ -1,7 +1,4 @@
--- $1 for how long a lock must have been free
+-- $1 the largest token that goes
 INSERT INTO {locks} AS l (name, claim_id, token, expires_at, ttl, delay, waited, holder, note, acquired_at)
-SELECT ''::bytea, ''::bytea, max(d.token), 0, 0, 0, false, '', NULL, 0
-FROM {locks} AS d
-WHERE d.name <> ''::bytea AND d.acquired_at <= {now} - $1 AND d.expires_at <= {now} - $1
-HAVING max(d.token) IS NOT NULL
+VALUES (''::bytea, ''::bytea, $1, 0, 0, 0, false, '', NULL, 0)
 ON CONFLICT (name) DO UPDATE SET token = greatest(l.token, excluded.token)
