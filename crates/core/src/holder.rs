@@ -28,7 +28,8 @@ pub struct HolderInfo {
     /// How many wait for the lock, where the server knows: engines that have a queue there do.
     pub waiters: Option<u64>,
     /// Those who wait, in the order in which they will be served. Empty where nobody waits
-    /// (`waiters` is 0 then), and where the server does not know who does.
+    /// (`waiters` is 0 then), and where the server does not know who does. Of a long queue
+    /// an engine may show the beginning: `waiters` counts all.
     pub waiting: Vec<Waiter>,
 }
 
@@ -55,14 +56,14 @@ impl HolderInfo {
         self
     }
 
-    /// How many wait for the lock, where it is not known who they are.
+    /// How many wait for the lock, where it is not known who they are, or not all are shown.
     #[must_use]
     pub fn with_waiters(mut self, waiters: u64) -> Self {
         self.waiters = Some(waiters);
         self
     }
 
-    /// Who waits for the lock, all of them, in the order in which they will be served.
+    /// Who waits for the lock, in the order in which they will be served; `waiters` is their number.
     #[must_use]
     pub fn with_waiting(mut self, waiting: Vec<Waiter>) -> Self {
         self.waiters = Some(u64::try_from(waiting.len()).unwrap_or(u64::MAX));
