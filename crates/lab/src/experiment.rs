@@ -119,7 +119,7 @@ impl Experiment {
             ttl,
             workers: 4,
             work: Work::default(),
-            rounds: 6,
+            rounds: 4,
             lasts: lasting(fault, ttl),
             rest: ttl * 2,
             aim: &[],
@@ -267,7 +267,7 @@ pub(crate) fn fenced() -> Vec<Asked> {
 /// behind the gate is safe, and what is guarded by the lock alone is lost.
 pub(crate) fn paused(experiment: Experiment) -> Experiment {
     let (ttl, work) = (experiment.ttl, Work { hold: (0, 5), long: 0, rest: 2, think: 60, ..Work::default() });
-    let experiment = experiment.holds(stale()).breaks([Asked::OpenUpdates]).with_work(work).with_rounds(6, 3);
+    let experiment = experiment.holds(stale()).breaks([Asked::OpenUpdates]).with_work(work).with_rounds(5, 2);
     Experiment { aim: &["open", "gated"], ..experiment.with_times(ttl * 5 / 2, ttl / 2) }
 }
 
@@ -277,7 +277,7 @@ pub(crate) fn paused_write_only(experiment: Experiment) -> Experiment {
     let think = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX) / 2;
     let work = Work { only: Some(Guarded::WriteOnly), hold: (0, 1), long: 0, rest: 1, think, ..Work::default() };
     let experiment = experiment.called("checked at the write only").breaks([Asked::WriteOnlyUpdates]);
-    let experiment = experiment.with_work(work).with_rounds(10, 4);
+    let experiment = experiment.with_work(work).with_rounds(8, 3);
     // It goes on while the next holder is still between its read and its write.
     let experiment = experiment.with_times(ttl * 6 / 5, ttl / 2);
     Experiment { aim: &["write only"], ..experiment }

@@ -32,7 +32,10 @@ fn more(base: &Experiment, all: &[Experiment]) -> Vec<Experiment> {
         more.extend(mixed(base, of_it()));
     }
     let suffers = |fault| of_it().any(|of| of.fault == fault);
-    if suffers(Fault::HolderKilled) && suffers(Fault::HolderStoppedLong) {
+    // How clients work and wait is the same whatever servers there are: one deployment of each engine, without
+    // those in which what is promised breaks.
+    let first = all.iter().find(|of| of.engine == base.engine && of.fault == Fault::HolderKilled);
+    if first.is_some_and(|first| first.deployment == base.deployment) && suffers(Fault::HolderStoppedLong) {
         more.extend(workloads(base, &suffers));
     }
     more
