@@ -23,6 +23,15 @@ fn name(package: &Value) -> &str {
     package["name"].as_str().unwrap()
 }
 
+/// The file, or all files below the folder, if there is such a thing.
+fn files(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return vec![path.to_owned()];
+    }
+    let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
+    entries.flat_map(|entry| files(&entry.unwrap().path())).collect()
+}
+
 #[test]
 fn each_says_what_it_is() {
     let members = members();
@@ -70,7 +79,18 @@ fn each_packs_without_a_warning() {
         assert!((1_000..1_000_000).contains(&size), "{file} has {size} bytes");
         let list = Command::new("tar").arg("-tf").arg(&packed).output().unwrap();
         let list = String::from_utf8_lossy(&list.stdout);
-        for needed in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "Cargo.toml"] {
+        let folder = Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap();
+        let mut needed = vec!["README.md", "LICENSE-MIT", "LICENSE-APACHE", "Cargo.toml"]
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>();
+        // Statements, scripts, guides, kept deployments, the script that packs the program: all that it is built or read from.
+        for part in ["src", "guides", "reference.toml", "dist"] {
+            needed.extend(
+                files(&folder.join(part)).iter().map(|path| path.strip_prefix(folder).unwrap().display().to_string()),
+            );
+        }
+        for needed in needed {
             assert!(list.lines().any(|line| line.ends_with(&format!("/{needed}"))), "{file} lacks {needed}:\n{list}");
         }
     }
