@@ -7,7 +7,7 @@ use fencelock::Level;
 use fencelock_testkit::history::Property;
 use serde::Serialize;
 
-/// Over all experiments on deployments of level `fenced` or more, and those of mixed faults among them.
+/// Over all experiments on deployments of level fenced or more, and those of mixed faults among them.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Guarded {
     pub(crate) experiments: usize,
@@ -51,7 +51,7 @@ impl Guarded {
     /// In a sentence.
     pub(crate) fn told(&self) -> String {
         format!(
-            "Behind gates, on deployments that promise `fenced` or more: {} updates in {} experiments, {} lost; {} stale \
+            "Behind gates, on deployments that promise fenced or more: {} updates in {} experiments, {} lost; {} stale \
              attempts, {} accepted; {:.1} minutes of work, {:.1} of them of mixed faults; {} faults met a hold or a \
              waiter, and one was under way for {:.1} minutes",
             self.updates,

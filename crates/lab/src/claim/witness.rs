@@ -45,7 +45,7 @@ fn is_against(next: Level, case: &Case<'_>, report: &Report, row: &Row) -> bool 
     let broken = |level| of_level(level).iter().any(|property| row.property == Asked::Of(*property));
     match fault {
         // What takes a dead server's place is the service, restarted.
-        Fault::FailedOver | Fault::LeaderKilled | Fault::LeaderStopped => broken(next),
+        Fault::FailedOver | Fault::LeaderKilled | Fault::LeaderStopped | Fault::LeaderIsolated => broken(next),
         // A node that is lost for good comes back by hand only.
         Fault::ReplacedAtOnce => next == Level::Replicated && broken(next),
         // The only server is away for longer than a lock lasts. Of several, this is not one that is lost.
