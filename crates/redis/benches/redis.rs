@@ -132,28 +132,43 @@ fn switches() -> u64 {
     counts.map(|(_, count)| count.trim().parse::<u64>().unwrap()).sum()
 }
 
+/// The processor time that the server has used, in seconds.
+fn server_cpu(redis: &Redis) -> f64 {
+    let info = redis.command(&["INFO", "cpu"]).unwrap();
+    let used = |what: &str| info.lines().find_map(|line| line.strip_prefix(what)?.trim().parse::<f64>().ok()).unwrap();
+    used("used_cpu_user:") + used("used_cpu_sys:")
+}
+
 /// What pairs of acquire and release have cost. Unlike time, it does not depend on who else is busy.
 #[derive(Default)]
 struct Cost {
     pairs: f64,
     cpu: Duration,
+    server: f64,
+    commands: u64,
     switches: u64,
 }
 
 impl Cost {
-    async fn of(&mut self, rate: impl Future<Output = f64>) -> f64 {
+    async fn of(&mut self, redis: &Redis, rate: impl Future<Output = f64>) -> f64 {
+        let scripts = || sent(redis).get("evalsha").copied().unwrap_or(0);
+        let (server_before, commands_before) = (server_cpu(redis), scripts());
         let (cpu_before, switches_before, started) = (cpu(), switches(), Instant::now());
         let rate = rate.await;
         self.pairs += rate * started.elapsed().as_secs_f64();
         self.cpu += cpu() - cpu_before;
         self.switches += switches() - switches_before;
+        self.server += server_cpu(redis) - server_before;
+        self.commands += scripts() - commands_before;
         rate
     }
 
     fn show(&self, whose: &str) {
         println!(
-            "  {whose}: {:.1} us of CPU in the client and {:.2} switches of threads a pair",
+            "  {whose}, a pair: {:.1} us of CPU in the client, {:.1} us in the server, {:.2} commands, {:.2} switches of threads",
             self.cpu.as_secs_f64() * 1e6 / self.pairs,
+            self.server * 1e6 / self.pairs,
+            self.commands as f64 / self.pairs,
             self.switches as f64 / self.pairs
         );
     }
@@ -179,7 +194,7 @@ fn median(mut rates: Vec<f64>) -> f64 {
     rates[rates.len() / 2]
 }
 
-async fn beside_raw(client: &LockClient, raw: &Raw, tasks: usize) {
+async fn beside_raw(redis: &Redis, client: &LockClient, raw: &Raw, tasks: usize) {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     let (mut our_cost, mut their_cost) = (Cost::default(), Cost::default());
     for _ in 0..ROUNDS {
@@ -192,7 +207,7 @@ async fn beside_raw(client: &LockClient, raw: &Raw, tasks: usize) {
                 }
             }
         });
-        ours.push(our_cost.of(ours_now).await);
+        ours.push(our_cost.of(redis, ours_now).await);
         let raw_now = rate(tasks, |task, end, done| {
             let mut raw = raw.clone();
             async move {
@@ -202,7 +217,7 @@ async fn beside_raw(client: &LockClient, raw: &Raw, tasks: usize) {
                 }
             }
         });
-        theirs.push(their_cost.of(raw_now).await);
+        theirs.push(their_cost.of(redis, raw_now).await);
     }
     let (ours, theirs) = (median(ours), median(theirs));
     println!(
@@ -219,8 +234,8 @@ async fn beside_raw(client: &LockClient, raw: &Raw, tasks: usize) {
 async fn main() {
     let redis = Redis::start().unwrap();
     let (client, raw) = (client(&url(&redis)).await, Raw::connect(&redis).await);
-    for tasks in [1, 64] {
-        beside_raw(&client, &raw, tasks).await;
+    for tasks in [1, 8, 64] {
+        beside_raw(&redis, &client, &raw, tasks).await;
     }
     // `cargo bench … -- pairs` leaves out the half minute of holding.
     if !std::env::args().any(|argument| argument == "pairs") {

@@ -18,38 +18,22 @@ const MOST: usize = 128;
 /// worked off, the next is made ready.
 const TRIPS: usize = 2;
 
-/// What each verb is, and how many keys and arguments it has.
+/// The scripts by themselves, and all in one.
 pub(crate) struct Bundle {
-    verbs: Vec<Verb>,
+    scripts: Vec<LuaScript>,
     together: LuaScript,
 }
 
-struct Verb {
-    script: LuaScript,
-    keys: usize,
-    args: usize,
-}
-
 impl Bundle {
-    /// Of scripts that each answer with something, be it an error.
-    pub(crate) fn new(verbs: impl IntoIterator<Item = (LuaScript, usize, usize)>) -> Self {
-        let verbs: Vec<_> = verbs.into_iter().map(|(script, keys, args)| Verb { script, keys, args }).collect();
-        let mut bodies = String::new();
-        for verb in &verbs {
-            let _ = writeln!(
-                bodies,
-                "{{{}, {}, function(KEYS, ARGV)\n{}\nend}},",
-                verb.keys,
-                verb.args,
-                verb.script.source()
-            );
+    /// Of scripts that each answer with something, be it an error; of each, how many keys and arguments it has.
+    pub(crate) fn new(scripts: impl IntoIterator<Item = (LuaScript, usize, usize)>) -> Self {
+        let (mut verbs, mut each) = (String::new(), Vec::new());
+        for (script, keys, args) in scripts {
+            let _ = writeln!(verbs, "{{{keys}, {args}, function(KEYS, ARGV)\n{}\nend}},", script.source());
+            each.push(script);
         }
-        let together = LuaScript::splitting(include_str!("scripts/bundle.lua").replace("--VERBS--", &bodies));
-        Self { verbs, together }
-    }
-
-    fn script(&self, verb: usize) -> Option<&LuaScript> {
-        self.verbs.get(verb).map(|verb| &verb.script)
+        let together = include_str!("scripts/bundle.lua").replace("--VERBS--", &verbs);
+        Self { scripts: each, together: LuaScript::splitting(together) }
     }
 }
 
@@ -156,10 +140,10 @@ impl Bundled {
             under_way: None,
         };
         match self.0.join(key, asked) {
-            Turn::Alone(_alone) => sends.alone(wanted).await,
+            Turn::Alone(trip) => sends.alone(wanted, trip).await,
             Turn::Together(ticket) => match ticket.answer(wanted.deadline).await {
                 // It was surely not done there: by itself it is sent on, or its keys one by one.
-                Ok(Err(failure)) if sends.goes_on(&failure) => sends.alone(wanted).await,
+                Ok(Err(failure)) if sends.goes_on(&failure) => sends.alone(wanted, ()).await,
                 Ok(outcome) => outcome,
                 Err(Unanswered::NeverLeft) => Err(Failure::not_reached("too many requests were under way")),
                 Err(_) => Err(Failure::no_answer()),
@@ -174,34 +158,24 @@ impl Sender {
         self.manner == Manner::Following && failure.settled && failure.next != Next::GiveUp
     }
 
-    async fn alone<K, A>(&self, wanted: &Wanted<'_, K, A>) -> Result<Value, Failure>
+    /// Sends a request by itself, and on to wherever it is to go; the trip ends with its first answer.
+    async fn alone<K, A>(&self, wanted: &Wanted<'_, K, A>, trip: impl Send) -> Result<Value, Failure>
     where
         K: AsRef<[u8]> + Sync,
         A: AsRef<[u8]> + Sync,
     {
-        let Some(script) = self.bundle.script(wanted.verb) else { return Err(Failure::odd_answer()) };
-        let under_way = wanted.claim.map(Claim::request);
-        let outcome = self.call(wanted.slot, script, wanted.keys, wanted.args, wanted.deadline).await;
+        let Wanted { verb, slot, keys, args, deadline, claim } = wanted;
+        let Some(script) = self.bundle.scripts.get(*verb) else { return Err(Failure::odd_answer()) };
+        let under_way = claim.map(Claim::request);
+        let outcome = match self.manner {
+            Manner::Following => {
+                let answer = self.router.run_and_wait(*slot, script, keys, args, 0, *deadline, trip).await;
+                answer.map(|(answer, _)| answer)
+            }
+            Manner::Once => self.router.run_once(*slot, script, keys, args, *deadline).await,
+        };
         settle(under_way, &outcome);
         outcome
-    }
-
-    async fn call<K, A>(
-        &self,
-        slot: u16,
-        script: &LuaScript,
-        keys: &[K],
-        args: &[A],
-        deadline: Instant,
-    ) -> Result<Value, Failure>
-    where
-        K: AsRef<[u8]> + Sync,
-        A: AsRef<[u8]> + Sync,
-    {
-        match self.manner {
-            Manner::Following => self.router.run(slot, script, keys, args, deadline).await,
-            Manner::Once => self.router.run_once(slot, script, keys, args, deadline).await,
-        }
     }
 
     async fn together(&self, slot: u16, gathered: &[Asking<Self>]) -> Result<Vec<Value>, Failure> {
@@ -213,7 +187,12 @@ impl Sender {
             args.extend(asking.asked.words.args());
         }
         let latest = gathered.iter().map(|asking| asking.asked.deadline).max().unwrap_or_else(Instant::now);
-        match self.call(slot, &self.bundle.together, &keys, &args, latest).await? {
+        let script = &self.bundle.together;
+        let answers = match self.manner {
+            Manner::Following => self.router.run(slot, script, &keys, &args, latest).await?,
+            Manner::Once => self.router.run_once(slot, script, &keys, &args, latest).await?,
+        };
+        match answers {
             Value::Array(answers) if answers.len() == gathered.len() => Ok(answers),
             _ => Err(Failure::odd_answer()),
         }
@@ -249,22 +228,14 @@ impl Together for Sender {
     async fn send(&self, slot: u16, mut gathered: Vec<Asking<Self>>) {
         // What takes memory first: once a script has written, Redis does not look any more whether there is some.
         gathered.sort_by_key(|asking| asking.asked.verb);
-        let outcomes: Vec<_> = match gathered.as_slice() {
-            [single] => {
-                let Some(script) = self.bundle.script(single.asked.verb) else { return };
-                let keys: Vec<_> = single.asked.words.keys().collect();
-                let args: Vec<_> = single.asked.words.args().collect();
-                vec![self.call(slot, script, &keys, &args, single.asked.deadline).await]
+        let outcomes: Vec<_> = match self.together(slot, &gathered).await {
+            Ok(answers) => answers.into_iter().map(failed).collect(),
+            Err(failure) => {
+                // Otherwise it was sent on already, as far as that goes.
+                let failure = if failure.next == Next::TryAgain { failure } else { failure.at_last() };
+                let copies: Vec<_> = (1..gathered.len()).map(|_| Err(failure.again())).collect();
+                copies.into_iter().chain([Err(failure)]).collect()
             }
-            _ => match self.together(slot, &gathered).await {
-                Ok(answers) => answers.into_iter().map(failed).collect(),
-                Err(failure) => {
-                    // Otherwise it was sent on already, as far as that goes.
-                    let failure = if failure.next == Next::TryAgain { failure } else { failure.at_last() };
-                    let copies = (1..gathered.len()).map(|_| Err(failure.again())).collect::<Vec<_>>();
-                    copies.into_iter().chain([Err(failure)]).collect()
-                }
-            },
         };
         for (mut asking, outcome) in gathered.into_iter().zip(outcomes) {
             settle(asking.asked.under_way.take(), &outcome);

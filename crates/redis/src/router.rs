@@ -192,11 +192,12 @@ impl Router {
         args: &[A],
         deadline: Instant,
     ) -> Result<Value, Failure> {
-        Ok(self.run_and_wait(slot, script, keys, args, 0, deadline).await?.0)
+        Ok(self.run_and_wait(slot, script, keys, args, 0, deadline, ()).await?.0)
     }
 
     /// As [`run`](Self::run), and waits until so many replicas have what it wrote;
-    /// with more than none on a connection of its own.
+    /// with more than none on a connection of its own. `trip` is dropped when there is an
+    /// answer, or what was not done has to be sent on, which may take long.
     pub(crate) async fn run_and_wait<K: AsRef<[u8]> + Sync, A: AsRef<[u8]> + Sync>(
         &self,
         slot: u16,
@@ -205,7 +206,9 @@ impl Router {
         args: &[A],
         replicas: u32,
         deadline: Instant,
+        trip: impl Send,
     ) -> Result<Acknowledged, Failure> {
+        let mut trip = Some(trip);
         let (mut in_full, mut ask, mut hop) = (false, None, 0);
         loop {
             let command = if in_full { script.in_full(keys, args) } else { script.by_digest(keys, args) };
@@ -213,6 +216,7 @@ impl Router {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
+            drop(trip.take());
             let pauses = matches!(failure.next, Next::TryAgain | Next::Rediscover);
             // A slot that is being moved is waited for until the end.
             hop += u32::from(failure.next != Next::TryAgain);
