@@ -2,6 +2,8 @@
 //! under each of the level's faults, and a witness against the next level up.
 
 mod needs;
+#[cfg(test)]
+mod tests;
 mod witness;
 
 use crate::experiment::Asked;

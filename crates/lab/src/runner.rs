@@ -182,7 +182,7 @@ impl<'a> Run<'a> {
         let mut random = fastrand::Rng::with_seed(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(number));
         let more = Duration::from_millis(random.u64(0..=spread / 2));
         let rest = self.experiment.rest + more;
-        self.rest(if number % 3 == 0 { rest.max(self.long_rest()) } else { rest });
+        self.rest(if number.is_multiple_of(3) { rest.max(self.long_rest()) } else { rest });
         let faults = self.experiment.faults();
         let Some(fault) = random.choice(faults).filter(|fault| *fault != Fault::None) else { return Ok(()) };
         let aim = self.experiment.aim.iter().cycle().nth(number as usize).copied();

@@ -1,6 +1,6 @@
 //! The lab finds what is wrong on purpose, and however a run ends, nothing of it is left.
 
-#![allow(clippy::panic, reason = "no library code")]
+#![allow(clippy::unwrap_used, reason = "no library code")]
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
@@ -163,7 +163,7 @@ fn what_a_killed_run_left_goes_with_the_next() {
     std::fs::create_dir(&other).unwrap();
     let status = command(&temporary, &["--engine", "nothing of that name"]).status().unwrap();
     assert_eq!(status.code(), Some(2));
-    assert_eq!(entries(&temporary), [other.clone()]);
+    assert_eq!(entries(&temporary), std::slice::from_ref(&other));
     std::fs::remove_dir(other).unwrap();
     wait_for(Duration::from_secs(5), || processes.iter().all(|process| !is_alive(*process)).then_some(()));
     assert_nothing_is_left(id, &temporary, &processes);

@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_seed_makes_the_same_choices_again_and_another_makes_others() {
-        let all = |seed, number| (1..50).map(|hold| format!("{:?}", Choices::of(&terms(seed, number), hold)));
+        let all = |seed, number| (1..50).map(move |hold| format!("{:?}", Choices::of(&terms(seed, number), hold)));
         let all = |seed, number| all(seed, number).collect::<Vec<_>>();
         assert_eq!(all(7, 1), all(7, 1));
         assert_ne!(all(7, 1), all(8, 1));
