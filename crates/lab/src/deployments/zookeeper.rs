@@ -198,7 +198,8 @@ pub(super) fn experiments() -> Vec<Experiment> {
         three(Fault::LeaderKilled).holds(fenced()).with_rounds(3, 2).with_served_within(served).quick(),
         three(Fault::LeaderStopped).holds(fenced()).with_rounds(3, 2).with_served_within(served),
         long(Fault::FollowerCut),
-        long(Fault::LeaderIsolated),
+        // A new leader counts sessions anew: what is held at the old one is free after 15 s.
+        long(Fault::LeaderIsolated).with_times(second * 30, second * 10).with_rounds(2, 2),
         long(Fault::LeaderKilled),
         // Held long enough for the session to end behind the holder's back.
         apart(Fault::FollowerCut, "three hosts, session 4 s", start_short, second * 4)
