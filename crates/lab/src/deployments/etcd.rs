@@ -7,10 +7,13 @@ use crate::fault::Fault;
 use crate::worker::Work;
 use fencelock_lab::{Etcd, Failure, Network};
 use fencelock_testkit::history::Property;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The shortest ttl that it grants as asked.
 const TTL: Duration = Duration::from_secs(3);
+
+/// The ttl where a leader goes on that has been replaced.
+const RELAPSING: Duration = Duration::from_secs(12);
 
 struct Members {
     etcd: Etcd,
@@ -34,17 +37,22 @@ impl Members {
         self.network.as_ref().ok_or_else(|| Failure::new("the members share a host"))
     }
 
-    /// The holder's member is made the leader, cut off, and stands still until another leads. When
-    /// it goes on, it still takes itself for the leader until it finds that nobody follows.
+    /// The holder's member is made the leader, cut off as soon as it has kept a lease alive, and stands
+    /// still until another leads. When it goes on, it still takes itself for the leader until it
+    /// finds that nobody follows, and is asked to keep the lease alive which the other counts since long.
     fn relapse(&self, worker: u32) -> Result<usize, Failure> {
         let member = worker as usize % self.etcd.count();
         self.etcd.move_leader(member)?;
+        let asked = || self.etcd.metric(member, r#"grpc_server_msg_received_total{grpc_method="LeaseKeepAlive""#);
+        let (before, end) = (asked()?, Instant::now() + RELAPSING);
+        while asked()? <= before && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         self.cut(Network::separate, member)?;
         let server = self.etcd.server(member)?;
         server.stop();
-        // The keepalive that comes meanwhile waits for its answer for 2 s. It has to come later than
-        // the new leader, who counts the lease from when it was elected.
-        std::thread::sleep(Duration::from_secs(4));
+        // The next keepalive comes after a third of the ttl, and waits for its answer for 2 s.
+        std::thread::sleep(RELAPSING / 3 + Duration::from_secs(1));
         server.cont();
         Ok(member)
     }
@@ -170,8 +178,9 @@ pub(super) fn experiments() -> Vec<Experiment> {
     };
     let relapse =
         Experiment::new("etcd", "nothing attested, each worker at one", Fault::LeaderStopped, start_relapsing);
-    let relapse = relapse.called("goes on while cut off").with_ttl(second * 15).with_work(Work::beset(60_000, 80_000));
-    let relapse = relapse.with_workers(6).with_rounds(4, 1).with_times(second * 16, second * 2);
+    let relapse = relapse.called("goes on while cut off").with_ttl(RELAPSING).with_work(Work::beset(40_000, 50_000));
+    // One at each member.
+    let relapse = relapse.with_workers(3).with_rounds(3, 1).with_times(second * 14, second * 2);
     let fifo = [Asked::Of(Property::Fifo)];
     let twice = [Asked::Of(Property::E1)];
     let wiped = |fault| one(fault).with_work(Work::beset(1_000, 3_000)).with_rounds(4, 2);
