@@ -25,17 +25,28 @@ pub(crate) struct Bundle {
 }
 
 impl Bundle {
-    /// Of scripts that each answer with something, be it an error; of each, how many keys and arguments it has.
+    /// Of scripts that each answer with something, be it an error; of each, how many keys and arguments
+    /// it has. They name these one by one, as `KEYS[1]`.
     pub(crate) fn new(scripts: impl IntoIterator<Item = (LuaScript, usize, usize)>) -> Self {
         let (mut verbs, mut each) = (String::new(), Vec::new());
         for (script, keys, args) in scripts {
-            let _ = writeln!(verbs, "{{{keys}, {args}, function(KEYS, ARGV)\n{}\nend}},", script.source());
+            let body = PLACES.iter().fold(script.source().to_owned(), |body, (from, to)| body.replace(from, to));
+            let _ = writeln!(verbs, "{{{keys}, {args}, function(k, a)\n{body}\nend}},");
             each.push(script);
         }
         let together = include_str!("scripts/bundle.lua").replace("--VERBS--", &verbs);
         Self { scripts: each, together: LuaScript::splitting(together) }
     }
 }
+
+/// Where a script finds in a bundle what it finds elsewhere when it is by itself.
+const PLACES: [(&str, &str); 5] = [
+    ("redis.call('time')", "time()"),
+    ("redis.call(", "call("),
+    ("redis.pcall(", "try("),
+    ("KEYS[", "K[k + "),
+    ("ARGV[", "A[a + "),
+];
 
 /// Whereto a call goes on when it was sent away from where it was sent first.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -241,5 +252,27 @@ impl Together for Sender {
             settle(asking.asked.under_way.take(), &outcome);
             asking.tell(outcome);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::Scripts;
+
+    /// What a script finds by another way than `KEYS[n]` would be another request's.
+    #[test]
+    fn a_bundle_leaves_no_script_its_own_places() {
+        let bundle = Scripts::bundle();
+        let code: String = bundle.together.source().lines().filter(|line| !line.trim().starts_with("--")).collect();
+        assert_eq!((code.matches("KEYS").count(), code.matches("ARGV").count()), (1, 1), "{code}");
+        assert!(code.contains("K[k + 1]") && code.contains("A[a + 7]"));
+    }
+
+    #[test]
+    fn words_are_kept_apart() {
+        let words = Words::new(&["a", ""], &["bc", "", "d"]);
+        assert_eq!(words.keys().collect::<Vec<_>>(), [b"a".as_slice(), b""]);
+        assert_eq!(words.args().collect::<Vec<_>>(), [b"bc".as_slice(), b"", b"d"]);
     }
 }

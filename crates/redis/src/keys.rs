@@ -29,7 +29,8 @@ pub(crate) struct Keys {
 /// The keys of one lock.
 #[derive(Clone, Debug)]
 pub(crate) struct NameKeys {
-    prefix: Arc<str>,
+    /// `<prefix>:{<shard>}:`, with which every key and channel of the name begins.
+    stem: String,
     shard: u64,
     name: LockName,
 }
@@ -41,7 +42,7 @@ impl Keys {
 
     pub(crate) fn of(&self, name: &LockName) -> NameKeys {
         let shard = xxh3_64(name.as_str().as_bytes()) % SHARDS;
-        NameKeys { prefix: Arc::clone(&self.prefix), shard, name: name.clone() }
+        NameKeys { stem: format!("{}:{{{shard}}}:", self.prefix), shard, name: name.clone() }
     }
 
     pub(crate) fn layout(&self) -> String {
@@ -67,14 +68,11 @@ impl NameKeys {
         &self.name
     }
 
-    /// `<prefix>:{<shard>}:`, then the parts: every key and channel of the name.
+    /// The stem, then the parts.
     fn key(&self, parts: &[&str]) -> String {
         let length = parts.iter().map(|part| part.len()).sum::<usize>();
-        let mut key = String::with_capacity(self.prefix.len() + "{1023}::".len() + length);
-        key.push_str(&self.prefix);
-        key.push(':');
-        key.push_str(&self.tag());
-        key.push(':');
+        let mut key = String::with_capacity(self.stem.len() + length);
+        key.push_str(&self.stem);
         parts.iter().for_each(|part| key.push_str(part));
         key
     }

@@ -129,12 +129,13 @@ impl Store {
         let (id, deadline, slot) = (claim.id().to_string(), self.deadline(), keys.slot());
         let token = token.map(|token| token.to_string()).unwrap_or_default();
         let (ttl, dead) = (void_ttl(claim), keys.void(&id));
-        let args = [id.as_str(), &token, &keys.channel(), &ttl];
-        let lock = [keys.lock()];
+        let (channel, lock) = (keys.channel(), [keys.lock()]);
+        let args = [id.as_str(), &token, &channel, "0"];
         let free = Wanted { verb: FREE, slot, keys: &lock, args: &args, deadline, claim: None };
         let answer = if void {
             let both = [keys.lock(), dead.clone()];
-            match self.bundled.run(&Wanted { verb: FREE_DEAD, keys: &both, ..free }).await {
+            let args = [id.as_str(), &token, &channel, &ttl];
+            match self.bundled.run(&Wanted { verb: FREE_DEAD, keys: &both, args: &args, ..free }).await {
                 Err(failure) if failure.next == Next::TryAgain => {
                     // The one key is here and the other is there. Dead first: nothing may come in between.
                     self.router.run(slot, &self.scripts.void, &[&dead], &[&ttl], deadline).await?;

@@ -65,6 +65,76 @@ fn contend(url: &str, log: &Path) -> ExitCode {
     })
 }
 
+/// The present moment on the clock that all processes of the machine share, in nanoseconds.
+fn now() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(t.tv_sec).unwrap() * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap()
+}
+
+/// What a waiter does until it is killed: waits for the lock, writes down when it got it, gives it back.
+fn wait_in_turn(url: &str, log: &Path) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = common::client(url).await;
+        let lock = client.named("handed over").ttl(LIMIT).wait_at_most(LIMIT);
+        let mut log = std::fs::OpenOptions::new().append(true).create(true).open(log).unwrap();
+        loop {
+            let guard = lock.acquire().await.unwrap();
+            log.write_all(format!("{}\n", now()).as_bytes()).unwrap();
+            guard.release().await.unwrap();
+            // The other process takes its turn meanwhile.
+            tokio::time::sleep(TRIP * 4).await;
+        }
+    })
+}
+
+const TRIP: Duration = Duration::from_millis(80);
+
+/// Through a wire with a round trip of 80 ms: the release, the message, and the try of the other process.
+fn a_release_reaches_another_process_within_two_round_trips() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let log = log_in(&directory);
+    let redis = Redis::start()?;
+    let proxy = fencelock_lab::Proxy::before(redis.address())?;
+    // Requests wait for the whole trip and answers for none, which comes to the same.
+    proxy.set(fencelock_lab::Mood::DelayRequests(TRIP));
+    let url = format!("redis://127.0.0.1:{}", proxy.port());
+    let granted = || std::fs::read_to_string(&log).unwrap_or_default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut best = Duration::MAX;
+    runtime.block_on(async {
+        let client = common::client(&url).await;
+        let lock = client.named("handed over").ttl(LIMIT).wait_at_most(LIMIT);
+        let first = lock.acquire().await.unwrap();
+        let child = Command::new(std::env::current_exe().unwrap())
+            .env("FENCELOCK_IN_TURN", &url)
+            .env("FENCELOCK_CONTENDER_LOG", &log)
+            .spawn();
+        let _waiter = Contender(child.unwrap());
+        let mut guard = Some(first);
+        for _ in 0..6 {
+            let held = match guard.take() {
+                Some(guard) => guard,
+                None => lock.acquire().await.unwrap(),
+            };
+            // It has come up, has found the lock held, and listens.
+            tokio::time::sleep(TRIP * 12).await;
+            let (before, released_at) = (granted().lines().count(), now());
+            held.release().await.unwrap();
+            let started = Instant::now();
+            while granted().lines().count() == before || !granted().ends_with('\n') {
+                assert!(started.elapsed() < LIMIT, "nobody was handed the lock");
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            let at: u64 = granted().lines().nth(before).unwrap().parse().unwrap();
+            best = best.min(Duration::from_nanos(at.saturating_sub(released_at)));
+        }
+    });
+    println!("release to grant in another process: {best:?}, with a round trip of {TRIP:?}");
+    assert!(best < TRIP * 2 + TRIP / 2, "{best:?}");
+    Ok(())
+}
+
 /// Each token, and the process that had it.
 fn grants(log: &Path) -> Vec<(u64, u32)> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
@@ -152,6 +222,9 @@ fn main() -> ExitCode {
     if let (Ok(url), Ok(log)) = (std::env::var("FENCELOCK_CONTENDER"), std::env::var("FENCELOCK_CONTENDER_LOG")) {
         return contend(&url, Path::new(&log));
     }
+    if let (Ok(url), Ok(log)) = (std::env::var("FENCELOCK_IN_TURN"), std::env::var("FENCELOCK_CONTENDER_LOG")) {
+        return wait_in_turn(&url, Path::new(&log));
+    }
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(1);
     let trials = vec![
@@ -160,6 +233,10 @@ fn main() -> ExitCode {
             tokens_grow_through_kills_and_a_server_that_forgets,
         ),
         Trial::test("what_a_handover_costs", what_a_handover_costs),
+        Trial::test(
+            "a_release_reaches_another_process_within_two_round_trips",
+            a_release_reaches_another_process_within_two_round_trips,
+        ),
     ];
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -2,15 +2,15 @@
 -- KEYS: lock, fence, void.
 -- ARGV: id, ttl in ms, holder, note, token base, lock delay in ms, ttl of the void in ms or 0.
 -- Answers {1, token}, {0, ms left, holder or nothing}, or {-1} for a dead id.
-local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'holder')
-if held[1] == ARGV[1] then
-    -- A late copy of this request must not take away what a later extension has given.
-    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[2]) then redis.call('pexpire', KEYS[1], ARGV[2]) end
-    return {1, held[2]}
-end
-if redis.call('exists', KEYS[3]) == 1 then return {-1} end
--- Perhaps not of our making: then somebody else's lock, for as long as it is there.
-if held[1] or redis.call('exists', KEYS[1]) == 1 then
+if redis.call('exists', KEYS[1], KEYS[3]) > 0 then
+    local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'holder')
+    if held[1] == ARGV[1] then
+        -- A late copy of this request must not take away what a later extension has given.
+        if redis.call('pttl', KEYS[1]) < tonumber(ARGV[2]) then redis.call('pexpire', KEYS[1], ARGV[2]) end
+        return {1, held[2]}
+    end
+    if redis.call('exists', KEYS[3]) == 1 then return {-1} end
+    -- Perhaps not of our making: then somebody else's lock, for as long as it is there.
     return {0, redis.call('pttl', KEYS[1]), held[3] or false}
 end
 local now = redis.call('time')

@@ -1,6 +1,6 @@
 -- Frees the lock if the claim holds it, tells the waiters, and makes the id dead where asked.
 -- KEYS: lock, and void if the id is to be dead.
--- ARGV: id, the hold's token or nothing for any, channel, ttl of the void in ms.
+-- ARGV: id, the hold's token or nothing for any, channel, ttl of the void in ms or 0.
 -- Answers 1 if that hold was freed, else 0.
 local freed = 0
 local held = redis.pcall('hmget', KEYS[1], 'id', 'token')
@@ -11,7 +11,7 @@ if held[1] == ARGV[1] then
     -- Waiters who are not told look by themselves.
     redis.pcall('publish', ARGV[3], '')
 end
-if KEYS[2] then
+if ARGV[4] ~= '0' then
     -- A script that has begun to write may go on where memory is short.
     redis.call('del', KEYS[2])
     redis.call('set', KEYS[2], '', 'PX', ARGV[4])

@@ -1,0 +1,202 @@
+//! What is ready together travels together, and each gets its own answer.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::indexing_slicing, missing_docs, reason = "a test")]
+
+mod common;
+
+use common::{SLACK, client, drained, locks, sent, through, until, url};
+use fencelock_core::{Error, ErrorKind, LockClient, LockGuard};
+use fencelock_lab::{Mood, Proxy, Redis};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+const TTL: Duration = Duration::from_secs(60);
+
+fn calls(redis: &Redis) -> u64 {
+    sent(redis).get("evalsha").copied().unwrap_or(0) + sent(redis).get("eval").copied().unwrap_or(0)
+}
+
+/// One try for each name, all at once; the outcomes in the order of the names.
+async fn try_all(client: &LockClient, names: &[String]) -> Vec<Result<Option<LockGuard>, Error>> {
+    let mut tries = JoinSet::new();
+    for (at, name) in names.iter().enumerate() {
+        let lock = client.named(name).ttl(TTL);
+        tries.spawn(async move { (at, lock.try_acquire().await) });
+    }
+    let mut outcomes = tries.join_all().await;
+    outcomes.sort_by_key(|(at, _)| *at);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+fn names(number: usize) -> Vec<String> {
+    (0..number).map(|at| format!("lock {at}")).collect()
+}
+
+/// Every third is held by somebody else. Each is told of its own lock, and of no other's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_of_a_group_has_its_own_answer() {
+    let redis = Redis::start().unwrap();
+    let (client, other) = (client(&url(&redis)).await, client(&url(&redis)).await);
+    let names = names(96);
+    let mut held = Vec::new();
+    for name in names.iter().step_by(3) {
+        held.push(other.named(name).ttl(TTL).acquire().await.unwrap());
+    }
+    let before = calls(&redis);
+    let outcomes = try_all(&client, &names).await;
+    let cost = calls(&redis) - before;
+    println!("96 tries at once: {cost} calls");
+    assert!(cost <= 48, "{cost} calls for 96 tries");
+    let mut releases = JoinSet::new();
+    for (at, outcome) in outcomes.into_iter().enumerate() {
+        let guard = outcome.unwrap();
+        assert_eq!(guard.is_none(), at % 3 == 0, "{}", names[at]);
+        let Some(guard) = guard else { continue };
+        let shown = other.inspect(&names[at]).await.unwrap().unwrap();
+        assert_eq!(shown.token, guard.token(), "{} was told another's token", names[at]);
+        releases.spawn(guard.release());
+    }
+    let before = calls(&redis);
+    assert!(releases.join_all().await.into_iter().all(|released| released.is_ok()));
+    assert!(calls(&redis) - before <= 48);
+    assert_eq!(locks(&redis), held.len());
+    for guard in held {
+        guard.release().await.unwrap();
+    }
+}
+
+/// One counter is a list of somebody else's: that one fails, and those beside it do not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_fails_fails_alone() {
+    let redis = Redis::start().unwrap();
+    let client = client(&url(&redis)).await;
+    let names = names(64);
+    client.acquire("lock 7").await.unwrap().release().await.unwrap();
+    let counter = redis.command(&["KEYS", "*:fence"]).unwrap().lines().nth(2).unwrap().to_owned();
+    redis.command(&["DEL", &counter]).unwrap();
+    redis.command(&["LPUSH", &counter, "x"]).unwrap();
+    for (at, outcome) in try_all(&client, &names).await.into_iter().enumerate() {
+        match outcome {
+            Ok(guard) => guard.unwrap().release().await.unwrap(),
+            Err(e) => {
+                assert_eq!((at, e.kind()), (7, ErrorKind::Engine), "{e}");
+                assert_eq!(e.lock_name().map(|name| name.as_str()), Some("lock 7"));
+            }
+        }
+    }
+    redis.command(&["DEL", &counter]).unwrap();
+    client.acquire("lock 7").await.unwrap().release().await.unwrap();
+    drained(&client).await;
+    assert_eq!(locks(&redis), 0);
+}
+
+/// Of all that were sent the answers are cut: nobody is told yes or no, and nothing is left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_is_unknown_to_each() {
+    let redis = Redis::start().unwrap();
+    let proxy = Proxy::before(redis.address()).unwrap();
+    let (client, other) = (client(&through(&proxy)).await, client(&url(&redis)).await);
+    let names = names(64);
+    let guards: Vec<_> = try_all(&client, &names).await.into_iter().map(|guard| guard.unwrap().unwrap()).collect();
+    proxy.set(Mood::DropReplies);
+    let mut releases = JoinSet::new();
+    guards.into_iter().for_each(|guard| drop(releases.spawn(guard.release())));
+    for released in releases.join_all().await {
+        assert_eq!(released.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+    proxy.set(Mood::Honest);
+    drained(&client).await;
+    assert_eq!(locks(&redis), 0, "the releases are made good");
+    proxy.set(Mood::DropReplies);
+    for outcome in try_all(&client, &names).await {
+        assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+    proxy.set(Mood::Honest);
+    drained(&client).await;
+    assert_eq!(locks(&redis), 0, "what was granted unheard is undone");
+    for outcome in try_all(&other, &names).await {
+        outcome.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+/// Callers go at any moment, whether their requests wait for others or are under way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_goes_while_others_stay_leaves_nothing() {
+    let redis = Redis::start().unwrap();
+    let proxy = Proxy::before(redis.address()).unwrap();
+    let client = client(&format!("redis://127.0.0.1:{}", proxy.port())).await;
+    client.acquire("warm").await.unwrap().release().await.unwrap();
+    proxy.set(Mood::DelayRequests(Duration::from_millis(3)));
+    for round in 0..30 {
+        let mut tries = JoinSet::new();
+        for at in 0..32 {
+            let lock = client.named(&format!("{round}/{at}")).ttl(TTL);
+            let patience = if at % 2 == 0 { SLACK } else { Duration::from_micros(fastrand::u64(0..8_000)) };
+            tries.spawn(async move { (at, tokio::time::timeout(patience, lock.acquire()).await) });
+        }
+        for (at, outcome) in tries.join_all().await {
+            match outcome {
+                Ok(guard) => guard.unwrap().release().await.unwrap(),
+                Err(_) => assert_eq!(at % 2, 1, "one that stayed was not served"),
+            }
+        }
+    }
+    drained(&client).await;
+    assert_eq!(locks(&redis), 0);
+}
+
+/// Memory is short: what would take some is refused, and what gives some back is done in the same moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_that_is_short_refuses_acquires_beside_releases() {
+    let redis = Redis::start().unwrap();
+    let client = client(&url(&redis)).await;
+    let (held, wanted) = (names(40), (40..80).map(|at| format!("lock {at}")).collect::<Vec<_>>());
+    let guards: Vec<_> = try_all(&client, &held).await.into_iter().map(|guard| guard.unwrap().unwrap()).collect();
+    redis.command(&["CONFIG", "SET", "maxmemory", "100000"]).unwrap();
+    let mut releases = JoinSet::new();
+    guards.into_iter().for_each(|guard| drop(releases.spawn(guard.release())));
+    for outcome in try_all(&client, &wanted).await {
+        let e = outcome.unwrap_err();
+        assert!(e.kind() == ErrorKind::Unavailable && e.message().contains("maxmemory"), "{e}");
+    }
+    assert!(releases.join_all().await.into_iter().all(|released| released.is_ok()));
+    redis.command(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
+    drained(&client).await;
+    assert_eq!(locks(&redis), 0);
+}
+
+/// The server forgets the scripts while many travel together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_that_are_flushed_are_sent_again_for_all() {
+    let redis = Redis::start().unwrap();
+    let client = client(&url(&redis)).await;
+    for _ in 0..40 {
+        redis.command(&["SCRIPT", "FLUSH"]).unwrap();
+        for outcome in try_all(&client, &names(32)).await {
+            drop(outcome.unwrap().unwrap());
+        }
+        until("released", SLACK, || locks(&redis) == 0).await;
+    }
+}
+
+/// Within one client a handover is the release and the next one's acquire, and nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handover_within_a_client_costs_release_and_acquire() {
+    const HANDOVERS: u64 = 200;
+    let redis = Redis::start().unwrap();
+    let client = client(&url(&redis)).await;
+    let first = client.named("hot").ttl(TTL).acquire().await.unwrap();
+    let mut waits = JoinSet::new();
+    for _ in 0..HANDOVERS {
+        let lock = client.named("hot").ttl(TTL).wait_forever();
+        waits.spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() });
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let before = calls(&redis);
+    first.release().await.unwrap();
+    waits.join_all().await;
+    let cost = calls(&redis) - before;
+    println!("{HANDOVERS} handovers within a client: {cost} calls");
+    // A waiter that comes up between a release and the lane's own word may ask once in vain.
+    assert!(cost <= HANDOVERS * 2 + 1 + HANDOVERS / 20, "{cost} calls for {HANDOVERS} handovers");
+}
