@@ -114,7 +114,11 @@ impl Admin for BoardLock {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<bool> {
-        self.ask(|board| board.force(name)).await
+        self.ask(|board| board.force(name, None)).await
+    }
+
+    async fn force_release_if(&self, name: &LockName, token: FencingToken) -> Result<bool> {
+        self.ask(|board| board.force(name, Some(token))).await
     }
 }
 
@@ -233,10 +237,11 @@ impl Board {
         own && self.held.remove(claim.name()).is_some()
     }
 
-    /// Takes the lock from its holder, who has its lock delay to hear of it.
-    pub(crate) fn force(&mut self, name: &LockName) -> bool {
+    /// Takes the lock from its holder, of this token if one is given, who has its lock delay to hear of it.
+    pub(crate) fn force(&mut self, name: &LockName, token: Option<FencingToken>) -> bool {
         let now = self.clock.now();
-        let Some(row) = self.find(name).filter(|row| row.id != NOBODY) else { return false };
+        let meant = |row: &&mut Row| row.id != NOBODY && token.is_none_or(|token| row.info.token == token);
+        let Some(row) = self.find(name).filter(meant) else { return false };
         row.id = NOBODY;
         row.expires = row.expires.min(now.plus(row.lock_delay));
         true
