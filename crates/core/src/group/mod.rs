@@ -55,14 +55,6 @@ impl<T: Together + ?Sized> Asking<T> {
     pub fn tell(self, answer: T::Answer) {
         let _ = self.told.send(Ok(answer));
     }
-
-    /// Takes the request out, to be answered by and by.
-    pub fn split(self) -> (T::Asked, impl FnOnce(T::Answer) + Send + 'static) {
-        let told = self.told;
-        (self.asked, move |answer| {
-            let _ = told.send(Ok(answer));
-        })
-    }
 }
 
 /// Why there is no answer to a request.
