@@ -73,7 +73,7 @@ impl Deployment for Members {
         }
         let members = (0..self.etcd.count()).map(|at| self.etcd.endpoint(at));
         let members = members.collect::<Result<Vec<_>, _>>()?;
-        Ok(format!("etcd://{}", self.ways.to_all(members, worker)?))
+        Ok(format!("etcd://{}", self.ways.all_to(members, worker)?))
     }
 
     /// What Debian ships may acknowledge a keepalive for a lease that is revoked.

@@ -89,7 +89,7 @@ fn told(e: fencelock::Error) -> Failure {
 impl Deployment for Nodes {
     fn url(&mut self, worker: u32) -> Result<String, Failure> {
         let nodes: Vec<_> = self.nodes.nodes().iter().map(Redis::address).collect();
-        Ok(format!("redlock://{}", self.ways.to_all(nodes, worker)?))
+        Ok(format!("redlock://{}", self.ways.all_to(nodes, worker)?))
     }
 
     fn hurt(&mut self, fault: Fault, worker: u32) -> Result<(), Failure> {

@@ -66,7 +66,9 @@ impl Deployment for Replicated {
 
     fn hurt(&mut self, fault: Fault, _worker: u32) -> Result<(), Failure> {
         match fault {
-            Fault::FailedOver => self.fail_over(|master| drop(master.kill())),
+            Fault::FailedOver => self.fail_over(|master| {
+                master.kill();
+            }),
             Fault::LeaderStopped => self.fail_over(|master| master.stop()),
             Fault::LeaderKilled => {
                 let master = self.master()?;

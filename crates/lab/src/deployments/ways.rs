@@ -19,7 +19,7 @@ impl Ways {
     }
 
     /// `host:port` of the worker's way to each of the servers, separated by commas, as in a URL.
-    pub(super) fn to_all(
+    pub(super) fn all_to(
         &mut self,
         servers: impl IntoIterator<Item = SocketAddr>,
         worker: u32,

@@ -55,7 +55,7 @@ impl Deployment for Three {
     fn url(&mut self, worker: u32) -> Result<String, Failure> {
         if self.network.is_none() {
             let members: Vec<_> = self.ensemble.members().iter().map(ZooKeeper::address).collect();
-            return Ok(format!("zookeeper://{}?session={}", self.ways.to_all(members, worker)?, self.session));
+            return Ok(format!("zookeeper://{}?session={}", self.ways.all_to(members, worker)?, self.session));
         }
         let member = self.ensemble.members().get(worker as usize % 3).ok_or_else(|| Failure::new("no such member"))?;
         Ok(format!("zookeeper://{}?session={}&request_timeout=2s", member.address(), self.session))
