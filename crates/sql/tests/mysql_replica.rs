@@ -40,6 +40,21 @@ async fn a_replica_is_refused_above_advisory() {
     let e = app.guarantees().require(Level::Leased).unwrap_err();
     assert!(e.message().contains("PROCESS"), "{e}");
 
+    // One that is away is not seen, and nothing is said to be proved.
+    assert!(guarantees.rule_is("mysql.replicas", RuleOutcome::Refused));
+    replica.run("STOP SLAVE").await;
+    until("it is away", async || {
+        // Who is copied from finds it out when there is something to send.
+        primary.run("CREATE OR REPLACE TABLE nudge (n INT)").await;
+        let found = primary.engine().await.guarantees();
+        found.level() == Some(Level::Fenced) && found.rule_is("mysql.replicas", RuleOutcome::Assumed)
+    })
+    .await;
+    primary.run("SET GLOBAL rpl_semi_sync_master_enabled = ON").await;
+    assert_eq!(primary.engine().await.guarantees().level(), Some(Level::Advisory), "there is one, then");
+    primary.run("SET GLOBAL rpl_semi_sync_master_enabled = OFF").await;
+    replica.run("START SLAVE").await;
+
     // A replica gives no locks, to an administrator neither, until it takes writes.
     let held = primary.client().await.named("a").ttl(ms(60_000)).acquire().await.unwrap();
     until("replayed", async || replica.number("SELECT count(*) FROM fencelock_locks WHERE name = 'a'").await > 0).await;

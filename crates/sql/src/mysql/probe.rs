@@ -181,16 +181,21 @@ impl Probe {
             rule.proved("a group agrees on what it commits")
         } else if !self.is_on("log_bin") {
             rule.proved("without a binary log nobody copies from this server")
-        } else if self.replicas > 0 {
+        } else if self.replicas > 0 || self.is_semi_synchronous() {
             rule.refused(
                 "a replica that is promoted may lack locks that are held, semi-synchronous or not",
                 "use group replication, or etcd or ZooKeeper",
             )
         } else if self.sees_replicas {
-            rule.proved("no replica is connected")
+            rule.assumed("no replica is connected; nobody can probe that none comes back and is promoted")
         } else {
             rule.unknown("this user is not shown whether there are replicas: grant it PROCESS").attestable()
         }
+    }
+
+    /// Whoever has set that up has a replica to promote, connected or not.
+    fn is_semi_synchronous(&self) -> bool {
+        self.is_on("rpl_semi_sync_master_enabled") || self.is_on("rpl_semi_sync_source_enabled")
     }
 
     fn failover(&self) -> Rule {
@@ -241,6 +246,9 @@ mod tests {
             ("wsrep_on", "ON"),
         ] {
             assert_eq!(level(&[weak], 0), Some(Level::Advisory), "{weak:?}");
+        }
+        for semi in ["rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled"] {
+            assert_eq!(level(&[logged[0], logged[1], (semi, "ON")], 0), Some(Level::Advisory), "{semi}");
         }
         assert_eq!(level(&[("read_only", "ON")], 0), None);
         let blind = Probe { sees_replicas: false, ..probe(&logged, 0) };

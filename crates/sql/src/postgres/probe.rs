@@ -157,7 +157,9 @@ impl Probe {
                 "make it synchronous (synchronous_standby_names), or use etcd or ZooKeeper",
             )
         } else if self.sees_standbys {
-            rule.proved("no standby is connected, and none has a slot")
+            rule.assumed(
+                "no standby is connected, and none has a slot; nobody can probe that no other comes back and is promoted",
+            )
         } else {
             rule.unknown("this user is not shown whether there are standbys: grant it pg_monitor").attestable()
         }
