@@ -51,7 +51,7 @@ pub(crate) enum Part {
     /// A client of its own that is told what to do on its standard input.
     #[command(hide = true)]
     Client { engine: Engine, who: String, url: String },
-    /// Takes a lock and keeps it until it is killed.
+    /// Takes so many locks, says how many bytes of memory that took for each, and keeps them until it is killed.
     #[command(hide = true)]
-    Holder { engine: Engine, url: String, name: String, ttl_ms: u64 },
+    Holder { engine: Engine, url: String, name: String, ttl_ms: u64, count: usize },
 }

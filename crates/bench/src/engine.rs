@@ -46,11 +46,6 @@ impl Engine {
         self != Self::Memory
     }
 
-    /// Whether a waiter in another process is told of a release.
-    pub(crate) fn is_notified(self) -> bool {
-        !matches!(self, Self::Mysql | Self::Sqlite)
-    }
-
     /// The shortest ttl, in seconds, that every server of it grants as asked.
     pub(crate) fn short_ttl(self) -> u64 {
         if self == Self::Etcd { 3 } else { 2 }

@@ -2,12 +2,16 @@
 //! so that no engine's end, or failure, is another's.
 
 use crate::args::Run;
+use crate::cases::Plan;
 use crate::engine::Engine;
 use crate::failure::Result;
 use crate::report;
 use crate::row::Row;
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 pub(crate) fn run(run: &Run) -> Result<()> {
     let mut engines = if run.engine.is_empty() { Engine::ALL.to_vec() } else { run.engine.clone() };
@@ -23,8 +27,23 @@ pub(crate) fn run(run: &Run) -> Result<()> {
         let lines: String = rows.iter().map(|row| row.to_json() + "\n").collect();
         std::fs::write(file, lines)?;
     }
-    println!("{}", report::table(&rows));
+    if let Some(file) = &run.html {
+        std::fs::write(file, report::page(&rows, &how(run)))?;
+    }
+    println!("{}\n\n{}", how(run), report::markdown(&rows));
     Ok(())
+}
+
+/// How it was measured, in a few words.
+fn how(run: &Run) -> String {
+    let plan = Plan { quick: run.quick, pinned: true };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    format!(
+        "Contenders in turn, {} rounds of {} ms each; medians; a ratio is the median of the ratios of neighbouring rounds. \
+         Client and server on one processor of {processors}; unpinned, on all. Servers on the same machine, which wait for no disk.",
+        plan.rounds(),
+        plan.round().as_millis(),
+    )
 }
 
 /// The rows of one engine; what ended it early is a row too.
@@ -42,6 +61,7 @@ fn one(run: &Run, engine: Engine, pinned: bool) -> Result<Vec<Row>> {
     }
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let output = child.stdout.take().ok_or("no output")?;
+    let watched = watch(&child, Duration::from_secs(if run.quick { 180 } else { 1_800 }));
     let mut rows = Vec::new();
     for line in BufReader::new(output).lines() {
         if let Some(row) = Row::from_json(&line?) {
@@ -49,6 +69,7 @@ fn one(run: &Run, engine: Engine, pinned: bool) -> Result<Vec<Row>> {
             rows.push(row);
         }
     }
+    drop(watched);
     let status = child.wait()?;
     if !status.success() {
         let why = Some(format!("its process ended with {status}"));
@@ -61,4 +82,17 @@ fn one(run: &Run, engine: Engine, pinned: bool) -> Result<Vec<Row>> {
         });
     }
     Ok(rows)
+}
+
+/// Kills it if the answer is not dropped in time: what hangs is one engine, and not the run.
+fn watch(child: &Child, limit: Duration) -> mpsc::Sender<()> {
+    let (done, waiting) = mpsc::channel();
+    let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    std::thread::spawn(move || {
+        if let (Err(mpsc::RecvTimeoutError::Timeout), Some(process)) = (waiting.recv_timeout(limit), process) {
+            // It has not been waited for: the number is still its own. Its servers end with it.
+            let _ = kill_process(process, Signal::KILL);
+        }
+    });
+    done
 }

@@ -2,7 +2,7 @@
 
 use crate::contender::{Entrant, Shape, entrants};
 use crate::engine::Engine;
-use crate::failure::{Failure, Result};
+use crate::failure::Failure;
 use crate::measure::Rounds;
 use crate::row::Row;
 use crate::server::{Place, Server};
@@ -18,11 +18,11 @@ pub(crate) struct Plan {
 impl Plan {
     /// At least 7, so that a median means something.
     pub(crate) fn rounds(self) -> usize {
-        if self.quick { 7 } else { 15 }
+        if self.quick { 7 } else { 9 }
     }
 
     pub(crate) fn round(self) -> Duration {
-        Duration::from_millis(if self.quick { 60 } else { 400 })
+        Duration::from_millis(if self.quick { 50 } else { 250 })
     }
 
     /// One of two lengths.
@@ -38,7 +38,7 @@ pub(crate) struct Bench {
     pub(crate) place: Place,
     pub(crate) plan: Plan,
     /// Takes each row as soon as it is known.
-    pub(crate) tell: Box<dyn FnMut(Row) + Send>,
+    pub(crate) tell: Box<dyn FnMut(Row) + Send + Sync>,
 }
 
 impl Bench {
@@ -128,11 +128,4 @@ impl Bench {
 /// The floor's rounds among all.
 pub(crate) fn floor(all: &[(String, Rounds)]) -> Option<&Rounds> {
     all.iter().find(|(who, _)| who == "floor").map(|(_, rounds)| rounds)
-}
-
-/// As a result, so that a case can tell why it was not measured.
-pub(crate) fn or_tell(bench: &mut Bench, case: &str, who: &str, done: Result<()>) {
-    if let Err(why) = done {
-        bench.not_measured(case, who, &why);
-    }
 }

@@ -17,6 +17,6 @@ pub(super) async fn many_tasks(bench: &mut Bench) {
 async fn beside_the_floor(bench: &mut Bench, case: &str, tasks: usize) {
     let mut entrants = bench.enter(case, Shape { tasks, shared: false }, |_| true).await;
     let length = bench.plan.round();
-    let all = bench.rounds(case, &mut entrants, length, false).await;
+    let all = bench.rounds(case, &mut entrants, length, tasks == 1).await;
     bench.tell_all(case, &all, floor(&all));
 }

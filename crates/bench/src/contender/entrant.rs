@@ -17,7 +17,11 @@ pub(crate) struct Shape {
 }
 
 enum Means {
-    Inside { contender: Box<dyn Contender>, tasks: Vec<Box<dyn Task>> },
+    /// The client is kept as long as its tasks.
+    Inside {
+        _contender: Box<dyn Contender>,
+        tasks: Vec<Box<dyn Task>>,
+    },
     Outside(Outside),
 }
 
@@ -32,7 +36,7 @@ impl Entrant {
     /// Connects it, and lets it lock once, so that nothing is done for the first time when it is measured.
     pub(crate) async fn enter(who: &str, place: &Place, shape: Shape, case: &str) -> Result<Self> {
         let means = if let Some(program) = peer::program(who) {
-            Means::Outside(Outside::start(&program?, place).await?)
+            Means::Outside(Outside::start(&program?, &place.addresses.join(",")).await?)
         } else {
             let contender = connect(who, place).await?;
             let prefix = format!("{case}/{who}").replace(' ', "-");
@@ -41,7 +45,7 @@ impl Entrant {
                 task.acquire().await?;
                 task.release().await?;
             }
-            Means::Inside { contender, tasks }
+            Means::Inside { _contender: contender, tasks }
         };
         let mut entrant = Self { who: who.to_owned(), means, shape };
         entrant.run(Duration::from_millis(20)).await?;
@@ -68,21 +72,10 @@ impl Entrant {
         let server_before = cpu::of(&processes);
         let mut round = self.run(length).await?;
         round.server = cpu::of(&processes).saturating_sub(server_before);
-        if let Some(before) = commands_before {
-            // What the questions themselves cost is the same each time: asked twice, it can be taken off.
-            let after = server.commands(plain).await?;
-            let again = server.commands(plain).await?;
-            round.commands = after.zip(again).map(|(after, again)| (after - before - (again - after)).max(0.0));
+        if counted {
+            round.count(commands_before, server, plain).await?;
         }
         Ok(round)
-    }
-
-    /// The client in this process, to be kept as long as its tasks.
-    pub(crate) fn contender(&self) -> Option<&dyn Contender> {
-        match &self.means {
-            Means::Inside { contender, .. } => Some(&**contender),
-            Means::Outside(_) => None,
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Who takes the lock: ours, the floor and the peers, all by the same three verbs.
 
+mod crowd;
 mod entrant;
 mod floor;
 mod inside;
@@ -7,10 +8,12 @@ mod ours;
 mod outside;
 mod peer;
 
+pub(crate) use crowd::Crowd;
 pub(crate) use entrant::{Entrant, Shape, entrants};
 pub(crate) use inside::{run_tasks, tasks};
-pub(crate) use ours::client;
+pub(crate) use ours::{Ours, client};
 pub(crate) use outside::print;
+pub(crate) use peer::lacks;
 
 use crate::engine::Engine;
 use crate::failure::Result;
@@ -49,6 +52,11 @@ pub(crate) async fn connect(who: &str, place: &Place) -> Result<Box<dyn Contende
         "floor" => floor::connect(place).await,
         peer => peer::connect(peer, place).await,
     }
+}
+
+/// Whether it runs in another runtime.
+pub(crate) fn is_elsewhere(who: &str) -> bool {
+    peer::program(who).is_some()
 }
 
 /// Whether it waits for another holder: the floor knows no waiting.

@@ -8,8 +8,15 @@ use async_trait::async_trait;
 use fencelock::{LockClient, LockGuard, NamedLock};
 use std::time::Duration;
 
-struct Ours {
+/// A client of ours.
+pub(crate) struct Ours {
     client: LockClient,
+}
+
+impl Ours {
+    pub(crate) fn of(client: LockClient) -> Self {
+        Self { client }
+    }
 }
 
 struct Locks {

@@ -10,7 +10,6 @@
 use super::Shape;
 use crate::failure::Result;
 use crate::measure::{Histogram, Round, cpu};
-use crate::server::Place;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
@@ -35,12 +34,12 @@ pub(crate) struct Outside {
 const START: Duration = Duration::from_secs(30);
 
 impl Outside {
-    /// Starts it, with the addresses of the servers as its last argument.
-    pub(crate) async fn start(program: &Program, place: &Place) -> Result<Self> {
+    /// Starts it, with where the servers are as its last argument.
+    pub(crate) async fn start(program: &Program, servers: &str) -> Result<Self> {
         let mut words = program.words.iter();
         let first = words.next().ok_or("no program")?;
         let mut command = Command::new(first);
-        command.args(words).arg(place.addresses.join(",")).envs(program.environment.iter().cloned());
+        command.args(words).arg(servers).envs(program.environment.iter().cloned());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
         let input = child.stdin.take().ok_or("no input")?;
         let output = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
@@ -52,6 +51,10 @@ impl Outside {
     async fn line(&mut self, limit: Duration) -> Result<String> {
         let line = timeout(limit, self.output.next_line()).await.map_err(|_| "it did not answer in time")??;
         Ok(line.ok_or("it ended")?)
+    }
+
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.child.id()
     }
 
     /// Begins a round, whose result [`ended`](Self::ended) waits for.
@@ -67,7 +70,7 @@ impl Outside {
     }
 
     pub(crate) async fn round(&mut self, shape: Shape, length: Duration) -> Result<Round> {
-        let processes: Vec<u32> = self.child.id().into_iter().collect();
+        let processes: Vec<u32> = self.id().into_iter().collect();
         let (used, started) = (cpu::of(&processes), Instant::now());
         self.begin(shape, length).await?;
         let mut round = self.ended(length).await?;

@@ -2,6 +2,8 @@
 
 use super::Histogram;
 use super::stats::{evenness, median, ratio};
+use crate::failure::Result;
+use crate::server::Server;
 use std::time::Duration;
 
 /// What a contender did in one round.
@@ -20,6 +22,15 @@ pub(crate) struct Round {
 }
 
 impl Round {
+    /// Takes down how many commands the server has been sent since it had been sent `before`.
+    pub(crate) async fn count(&mut self, before: Option<f64>, server: &Server, plain: bool) -> Result<()> {
+        // What the question itself costs is the same each time: asked twice, it can be taken off.
+        let (after, again) = (server.commands(plain).await?, server.commands(plain).await?);
+        let both = after.zip(again).zip(before);
+        self.commands = both.map(|((after, again), before)| (after - before - (again - after)).max(0.0));
+        Ok(())
+    }
+
     fn operations(&self) -> f64 {
         self.latencies.total() as f64
     }

@@ -1,12 +1,37 @@
-//! The rows as a table, in Markdown.
+//! Rows as tables, in Markdown.
 
+use super::{engines, find};
+use crate::cases::names;
 use crate::row::Row;
 
+/// The ratios to the floor, a line for each engine; the last column is how much the floor differs from itself.
+pub(super) fn ratios(rows: &[Row]) -> String {
+    const CASES: [&str; 5] = [names::ONE_TASK, names::MANY_TASKS, names::HANDOVER, names::PROCESSES, names::TRY];
+    let mut text = String::from("| engine |");
+    for case in CASES {
+        text.push_str(&format!(" {case} | unpinned |"));
+    }
+    text.push_str(" floor again, one task | 64 tasks |\n|---|");
+    text.push_str(&"--:|".repeat(CASES.len() * 2 + 2));
+    text.push('\n');
+    for engine in engines(rows) {
+        let ratio =
+            |case, who, pinned| number(find(rows, case, engine, who, pinned).and_then(|row| row.ratio_to_floor), 2);
+        text.push_str(&format!("| {engine} |"));
+        for case in CASES {
+            text.push_str(&format!(" {} | {} |", ratio(case, "ours", true), ratio(case, "ours", false)));
+        }
+        let noise = |case| ratio(case, "floor again", true);
+        text.push_str(&format!(" {} | {} |\n", noise(names::ONE_TASK), noise(names::MANY_TASKS)));
+    }
+    text
+}
+
 /// One line for each row.
-pub(crate) fn table(rows: &[Row]) -> String {
+pub(super) fn all(rows: &[Row]) -> String {
     let mut text = String::from(
-        "| case | engine | who | ops/s | p50 µs | p99 µs | of the floor | client µs | server µs | commands | |\n\
-         |---|---|---|--:|--:|--:|--:|--:|--:|--:|---|\n",
+        "| case | engine | who | ops/s | p50 µs | p99 µs | of the floor | client µs | server µs | commands | evenness | |\n\
+         |---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
     );
     for row in rows {
         text.push_str(&line(row));
@@ -21,9 +46,9 @@ pub(crate) fn line(row: &Row) -> String {
         (None, Some(value), Some(unit)) => format!("{value:.2} {unit}"),
         _ => String::new(),
     };
-    let pinned = if row.pinned { "" } else { " (unpinned)" };
+    let pinned = if row.pinned { "" } else { ", unpinned" };
     format!(
-        "| {}{pinned} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+        "| {}{pinned} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
         row.case,
         row.engine,
         row.who,
@@ -34,6 +59,7 @@ pub(crate) fn line(row: &Row) -> String {
         number(row.client_cpu_us, 1),
         number(row.server_cpu_us, 1),
         number(row.commands, 2),
+        number(row.evenness, 2),
         more.replace(['|', '\n'], " "),
     )
 }

@@ -1,5 +1,6 @@
 //! The servers, one for each engine, each as a program in production would find it.
 
+mod fill;
 mod statistics;
 
 use crate::engine::Engine;

@@ -5,6 +5,7 @@
 //! The scripts and statements beside these files are the engines', as they are when
 //! one lock is taken at a time. What an engine does to send less is not in them.
 
+mod connections;
 mod etcd;
 mod memory;
 mod mysql;

@@ -1,11 +1,12 @@
 //! Two statements through sqlx, on as many connections as the engine has.
 
+use super::connections::{Connection, Connections};
 use super::id;
 use crate::contender::{Contender, TTL, Task, ours};
 use crate::failure::Result;
 use crate::server::Place;
 use async_trait::async_trait;
-use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
+use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlConnection};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _, MySql};
 use std::sync::Arc;
@@ -25,12 +26,12 @@ struct Statements {
 }
 
 struct Floor {
-    pool: MySqlPool,
+    connections: Connections<MySqlConnection>,
     statements: Arc<Statements>,
 }
 
 struct Floored {
-    pool: MySqlPool,
+    connection: Connection<MySqlConnection>,
     statements: Arc<Statements>,
     name: Vec<u8>,
     id: [u8; 16],
@@ -58,27 +59,32 @@ pub(super) async fn connect(place: &Place) -> Result<Box<dyn Contender>> {
     drop(ours::client(place, TTL).await?);
     let options = place.url.parse::<MySqlConnectOptions>()?.disable_statement_logging();
     let bounds = "SET SESSION max_statement_time = 2";
-    let pool = MySqlPoolOptions::new().max_connections(4).test_before_acquire(false);
-    let pool =
-        pool.after_connect(move |connection, _| Box::pin(async move { connection.execute(bounds).await.map(drop) }));
-    let pool = pool.connect_with(options).await?;
+    let mut connections = Vec::new();
+    for _ in 0..4 {
+        let mut connection = options.connect().await?;
+        connection.execute(bounds).await?;
+        connections.push(connection);
+    }
+    let connections = Connections::new(connections);
     let statements = Arc::new(Statements {
         acquire: statement(include_str!("sql/mysql-acquire.sql")),
         insert: statement(include_str!("sql/mysql-insert.sql")),
         free: statement(include_str!("sql/mysql-free.sql")),
     });
-    Ok(Box::new(Floor { pool, statements }))
+    Ok(Box::new(Floor { connections, statements }))
 }
 
 #[async_trait]
 impl Contender for Floor {
     async fn task(&self, name: &str) -> Result<Box<dyn Task>> {
-        let (pool, statements) = (self.pool.clone(), Arc::clone(&self.statements));
-        let floored = Floored { pool, statements, name: name.as_bytes().to_vec(), id: id().to_be_bytes() };
-        // A name that is new has no row yet.
-        let statements = Arc::clone(&floored.statements);
-        floored.bind(&statements.insert).execute(&floored.pool).await?;
-        floored.bind(&statements.free).execute(&floored.pool).await?;
+        let (connection, statements) = (self.connections.next().ok_or("no connection")?, Arc::clone(&self.statements));
+        let mut floored = Floored { connection, statements, name: name.as_bytes().to_vec(), id: [0; 16] };
+        if !floored.attempt().await? {
+            // A name that is new has no row yet.
+            let insert = floored.bind(&self.statements.insert);
+            insert.execute(&mut *floored.connection.lock().await).await?;
+        }
+        floored.release().await?;
         Ok(Box::new(floored))
     }
 }
@@ -111,12 +117,12 @@ impl Task for Floored {
     async fn attempt(&mut self) -> Result<bool> {
         self.id = id().to_be_bytes();
         let statements = Arc::clone(&self.statements);
-        Ok(self.bind(&statements.acquire).execute(&self.pool).await?.last_insert_id() > 0)
+        Ok(self.bind(&statements.acquire).execute(&mut *self.connection.lock().await).await?.last_insert_id() > 0)
     }
 
     async fn release(&mut self) -> Result<()> {
         let statements = Arc::clone(&self.statements);
-        let freed = self.bind(&statements.free).execute(&self.pool).await?.rows_affected();
+        let freed = self.bind(&statements.free).execute(&mut *self.connection.lock().await).await?.rows_affected();
         if freed == 1 { Ok(()) } else { Err("it was not held".into()) }
     }
 }

@@ -1,24 +1,25 @@
 //! Two statements through sqlx, on as many connections as the engine has.
 
+use super::connections::{Connection, Connections};
 use super::id;
 use crate::contender::{Contender, TTL, Task, ours};
 use crate::failure::Result;
 use crate::server::Place;
 use async_trait::async_trait;
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _, Row as _};
 use std::sync::Arc;
 
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
 struct Floor {
-    pool: PgPool,
+    connections: Connections<PgConnection>,
     acquire: Arc<str>,
     free: Arc<str>,
 }
 
 struct Floored {
-    pool: PgPool,
+    connection: Connection<PgConnection>,
     acquire: Arc<str>,
     free: Arc<str>,
     name: Vec<u8>,
@@ -36,13 +37,16 @@ pub(super) async fn connect(place: &Place) -> Result<Box<dyn Contender>> {
     let options = place.url.parse::<PgConnectOptions>()?.disable_statement_logging();
     // The server bounds each statement of ours, which costs it the setting of a timer.
     let bounds = "SET statement_timeout = 2000; SET lock_timeout = 200";
-    let pool = PgPoolOptions::new().max_connections(4).test_before_acquire(false);
-    let pool =
-        pool.after_connect(move |connection, _| Box::pin(async move { connection.execute(bounds).await.map(drop) }));
-    let pool = pool.connect_with(options).await?;
+    let mut connections = Vec::new();
+    for _ in 0..4 {
+        let mut connection = options.connect().await?;
+        connection.execute(bounds).await?;
+        connections.push(connection);
+    }
+    let connections = Connections::new(connections);
     let acquire = fill(include_str!("sql/postgres-acquire.sql"));
     let free = fill(include_str!("sql/postgres-free.sql"));
-    Ok(Box::new(Floor { pool, acquire, free }))
+    Ok(Box::new(Floor { connections, acquire, free }))
 }
 
 #[async_trait]
@@ -50,7 +54,8 @@ impl Contender for Floor {
     async fn task(&self, name: &str) -> Result<Box<dyn Task>> {
         let (acquire, free) = (Arc::clone(&self.acquire), Arc::clone(&self.free));
         let name = name.as_bytes().to_vec();
-        Ok(Box::new(Floored { pool: self.pool.clone(), acquire, free, name, id: [0; 16] }))
+        let connection = self.connections.next().ok_or("no connection")?;
+        Ok(Box::new(Floored { connection, acquire, free, name, id: [0; 16] }))
     }
 }
 
@@ -68,13 +73,13 @@ impl Task for Floored {
         let query = query.bind(1_i64).bind(ttl).bind("bench:1").bind(None::<&str>);
         // Half of the id, as it comes: it is only a number that nobody else uses.
         let number = i64::from_be_bytes(id.to_be_bytes().first_chunk().copied().unwrap_or_default());
-        let row = query.bind(number).bind("200").bind(0_i64).fetch_one(&self.pool).await?;
+        let row = query.bind(number).bind("200").bind(0_i64).fetch_one(&mut *self.connection.lock().await).await?;
         Ok(row.try_get::<Option<i64>, _>("taken")?.is_some())
     }
 
     async fn release(&mut self) -> Result<()> {
         let query = sqlx::query(AssertSqlSafe(Arc::clone(&self.free))).bind(&self.name[..]).bind(&self.id[..]);
-        let rows = query.bind("channel").fetch_all(&self.pool).await?;
+        let rows = query.bind("channel").fetch_all(&mut *self.connection.lock().await).await?;
         if rows.len() == 1 { Ok(()) } else { Err("it was not held".into()) }
     }
 }

@@ -29,7 +29,8 @@ pub(super) fn program(who: &str) -> Option<Result<Program>> {
             found(modules.join("redlock"), vec!["node".to_owned(), source("redlock.cjs")], path)
         }
         "Curator" => {
-            let path = format!("{0}:{0}/*", classes.display());
+            let jars = std::fs::read_to_string(classes.join("classpath")).unwrap_or_default();
+            let path = format!("{}:{}", classes.display(), jars.trim());
             let words = ["java", "-XX:+UseSerialGC", "-Xmx256m", "-cp", &path, "CuratorLock"];
             found(classes.join("CuratorLock.class"), words.map(str::to_owned).to_vec(), Vec::new())
         }

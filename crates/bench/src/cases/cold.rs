@@ -1,0 +1,43 @@
+//! A cold start: connect, and the first grant.
+
+use super::bench::{Bench, floor};
+use crate::contender::{connect, entrants};
+use crate::engine::Engine;
+use crate::failure::Result;
+use crate::measure::{Histogram, Round, Rounds, cpu};
+use crate::server::Place;
+use std::time::Instant;
+
+pub(crate) const CASE: &str = "cold start";
+
+async fn once(place: &Place, who: &str) -> Result<Round> {
+    let (started, used) = (Instant::now(), cpu::of_this_process());
+    let client = connect(who, place).await?;
+    let mut task = client.task("cold").await?;
+    task.acquire().await?;
+    let (elapsed, client_cpu) = (started.elapsed(), cpu::of_this_process() - used);
+    task.release().await?;
+    let mut latencies = Histogram::default();
+    latencies.add(elapsed);
+    Ok(Round { elapsed, client: client_cpu, latencies, ..Round::default() })
+}
+
+pub(super) async fn start(bench: &mut Bench) {
+    // The floors of SQL have their tables made by ours, which is no cold start of theirs.
+    let fair = !matches!(bench.engine, Engine::Sqlite | Engine::Postgres | Engine::Mysql);
+    let wanted = |who: &&str| fair || !who.starts_with("floor");
+    let mut all: Vec<(String, Rounds)> =
+        entrants(bench.engine).into_iter().filter(wanted).map(|who| (who.to_owned(), Rounds::default())).collect();
+    for round in 0..bench.plan.rounds() {
+        for (who, rounds) in &mut all {
+            match once(&bench.place, who).await {
+                // The first makes tables, parents and the layout's version.
+                Ok(_) if round == 0 => {}
+                Ok(done) => rounds.push(done),
+                Err(_) => {}
+            }
+        }
+    }
+    all.retain(|(_, rounds)| rounds.count() > 0);
+    bench.tell_all(CASE, &all, floor(&all));
+}
