@@ -5,7 +5,9 @@ mod processes;
 
 use fencelock_lab::Failure;
 use processes::Process;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -76,6 +78,15 @@ fn remove(run: &Path, owner: Process) {
     let _ = std::fs::remove_dir_all(run);
 }
 
+/// What this process has started and made before it became what runs this.
+pub(crate) fn of_this_process(place: &Path) -> ExitCode {
+    processes::end(processes::descendants(std::process::id()).into_iter());
+    if let Some(me) = Process::with_id(std::process::id()) {
+        remove(place, me);
+    }
+    ExitCode::from(130)
+}
+
 /// The first signal ends the run in order; the second at once, and leaves nothing behind either.
 pub(crate) fn end_on_signals(place: &Path) {
     let place: PathBuf = place.to_owned();
@@ -100,10 +111,10 @@ pub(crate) fn end_on_signals(place: &Path) {
                     crate::runner::ENDED.store(true, Ordering::Relaxed);
                     continue;
                 }
-                processes::end(processes::descendants(std::process::id()).into_iter());
-                if let Some(me) = Process::with_id(std::process::id()) {
-                    remove(&place, me);
-                }
+                // In its place, so that no thread of this one goes on to make what is being removed.
+                let program = std::env::current_exe().unwrap_or_default();
+                let failed = std::process::Command::new(program).arg("clean-up").arg(&place).exec();
+                eprintln!("fencelock-lab: {failed}");
                 std::process::exit(130);
             }
         });

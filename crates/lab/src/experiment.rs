@@ -228,9 +228,9 @@ impl Experiment {
 }
 
 /// A holder may have been killed just before the end of a fault: its ttl, a second
-/// for the service to notice, and as much again for a machine with other work.
+/// for the service to notice, and far more for a machine with other work.
 fn serving(ttl: Duration) -> Duration {
-    ttl * 2 + Duration::from_secs(2)
+    ttl * 2 + Duration::from_secs(4)
 }
 
 fn lasting(fault: Fault, ttl: Duration) -> Duration {

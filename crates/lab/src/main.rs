@@ -41,6 +41,9 @@ enum Command {
     /// What the lab starts itself as.
     #[command(hide = true)]
     Worker { terms: PathBuf },
+    /// What the lab becomes when it is to end at once.
+    #[command(hide = true)]
+    CleanUp { place: PathBuf },
 }
 
 #[derive(clap::Args)]
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Command::List => list(),
         Command::Run(run) => run::try_all(&run),
         Command::Worker { terms } => be_worker(&terms),
+        Command::CleanUp { place } => Ok(cleanup::of_this_process(&place)),
     };
     done.unwrap_or_else(|e| {
         eprintln!("fencelock-lab: {e}");

@@ -172,7 +172,7 @@ impl<'a> Run<'a> {
 
     /// Long enough for it to show if nobody is served any more.
     fn long_rest(&self) -> Duration {
-        self.experiment.served_within + Duration::from_millis(1_500)
+        self.experiment.served_within + Duration::from_secs(1)
     }
 
     /// One fault, from the rest before it to its end.

@@ -144,9 +144,10 @@ fn after_a_second_ctrl_c_it_ends_at_once_and_nothing_is_left() {
     let processes = lab.processes(3);
     let (id, temporary) = (lab.child.id(), lab.temporary.path().to_owned());
     lab.signal(Signal::INT);
-    std::thread::sleep(Duration::from_millis(30));
+    std::thread::sleep(Duration::from_millis(5));
     lab.signal(Signal::INT);
-    lab.ended(Duration::from_secs(20));
+    let status = lab.ended(Duration::from_secs(20));
+    assert_eq!(status.code(), Some(130), "it did not wait for the end of what it did");
     assert_nothing_is_left(id, &temporary, &processes);
 }
 

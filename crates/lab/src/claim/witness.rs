@@ -39,8 +39,10 @@ fn is_against(next: Level, case: &Case<'_>, report: &Report, row: &Row) -> bool 
     }
     let fault = report.experiment.fault;
     let leans = |on| case.found.assumptions().any(|assumption| assumption == on);
-    if promised_by(next, &leans, fault).contains(&row.property) {
-        return true;
+    let promised = |level| promised_by(level, &leans, fault).contains(&row.property);
+    // What the deployment's own level promises speaks against that.
+    if promised(case.level) || promised(next) {
+        return !promised(case.level);
     }
     let broken = |level| of_level(level).iter().any(|property| row.property == Asked::Of(*property));
     match fault {

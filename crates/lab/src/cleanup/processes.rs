@@ -87,7 +87,8 @@ pub(super) fn note(file: PathBuf, ended: Arc<AtomicBool>) {
 
 /// Ends those that are still the ones that were noted, and waits for their end.
 pub(super) fn end(processes: impl Iterator<Item = Process>) {
-    let alive: Vec<_> = processes.filter(|process| process.is_alive()).collect();
+    let me = std::process::id();
+    let alive: Vec<_> = processes.filter(|process| process.id != me && process.is_alive()).collect();
     for process in &alive {
         if let Some(pid) = Pid::from_raw(process.id.cast_signed()) {
             let _ = kill_process(pid, Signal::KILL);
