@@ -12,8 +12,8 @@ use fencelock_testkit::history::Property;
 use std::time::Duration;
 
 /// Beyond the ttl, so that nothing is left of locks that are not renewed.
-const BEYOND: Duration = Duration::from_millis(3_500);
-const TTL: Duration = Duration::from_secs(3);
+const BEYOND: Duration = Duration::from_millis(6_500);
+const TTL: Duration = Duration::from_secs(6);
 
 struct Nodes {
     nodes: RedisNodes,
@@ -167,7 +167,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
     let majority = |fault| at_clocks(fault, start_three_clocked).called("of three nodes");
     let twice = [Asked::Of(Property::E1)];
     let replaced = Experiment::new("redlock", "five nodes, AOF always", Fault::ReplacedAtOnce, start_durable);
-    let replaced = replaced.with_ttl(TTL).with_work(Work::beset(6_000, 10_000)).with_workers(6).with_rounds(3, 1);
+    let replaced = replaced.with_ttl(TTL).with_work(Work::beset(12_000, 18_000)).with_workers(6).with_rounds(4, 1);
     vec![
         durable(Fault::HolderKilled),
         paused(durable(Fault::HolderStoppedLong)).quick(),
@@ -183,7 +183,12 @@ pub(super) fn experiments() -> Vec<Experiment> {
         replaced.breaks(twice),
         minority(Fault::ClockForward),
         minority(Fault::ClockBack).holds(fenced()),
-        minority(Fault::ClockFast).called("of two nodes, four times as fast").breaks(twice),
+        minority(Fault::ClockFast)
+            .called("of two nodes, four times as fast")
+            // The more contend, the more hold by a bare majority.
+            .with_workers(8)
+            .with_rounds(6, 2)
+            .breaks(twice),
         majority(Fault::ClockForward).breaks(twice).quick(),
         majority(Fault::ClockBack).holds(fenced()),
         // Renewed after a third of the ttl, it is in time, unless a renewal is late.
