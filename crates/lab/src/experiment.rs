@@ -220,6 +220,11 @@ impl Experiment {
         self
     }
 
+    /// How long it takes, roughly.
+    pub(crate) fn about(&self) -> Duration {
+        (self.lasts + self.rest * 5 / 4) * self.rounds + self.served_within * (self.rounds / 3 + 1)
+    }
+
     /// The name it is chosen by.
     pub(crate) fn id(&self) -> String {
         let variant = if self.variant.is_empty() { String::new() } else { format!(" ({})", self.variant) };

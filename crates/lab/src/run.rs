@@ -104,13 +104,18 @@ fn side_by_side(
     share: Option<Duration>,
 ) -> (Vec<Report>, usize) {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let mut order: Vec<_> = experiments.iter().enumerate().collect();
+    if run.quick {
+        // Those that take long are not left for the end, when nobody is beside them.
+        order.sort_by_key(|(_, experiment)| std::cmp::Reverse(experiment.about()));
+    }
     std::thread::scope(|threads| {
         for _ in 0..jobs {
             threads.spawn(|| {
                 while !runner::ENDED.load(Ordering::Relaxed) {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(experiment) = experiments.get(at) else { break };
-                    eprintln!("[{}/{}] {} (seed {seed})", at + 1, experiments.len(), experiment.id());
+                    let begun = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&(at, experiment)) = order.get(begun) else { break };
+                    eprintln!("[{}/{}] {} (seed {seed})", begun + 1, experiments.len(), experiment.id());
                     let outcome = try_one(run, experiment, seed, share);
                     let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
                     match &outcome {

@@ -74,7 +74,12 @@ impl Nodes {
         let [replaced, other] = nodes.get_disjoint_mut([replaced, other]).map_err(|e| Failure::new(e.to_string()))?;
         replaced.restart_as_copy_of(other)?;
         let locks = "for _, key in ipairs(redis.call('KEYS', '*:lock:*')) do redis.call('DEL', key) end";
-        replaced.command(&["EVAL", locks, "0"]).map(|_| ())
+        // It is some work among so many counters.
+        let mut told = replaced.command(&["EVAL", locks, "0"]);
+        for _ in 0..5 {
+            told = told.or_else(|_| replaced.command(&["EVAL", locks, "0"]));
+        }
+        told.map(|_| ())
     }
 
     fn set_clocks(&self, set: impl Fn(&Clock) -> Result<(), Failure>) -> Result<(), Failure> {

@@ -112,7 +112,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
         of(Fault::HolderStoppedLong),
         of(Fault::ServersStopped),
         of(Fault::LeaderKilled).with_times(second * 4, second * 4).with_rounds(3, 2),
-        deaf(Fault::FailedOver).quick(),
+        deaf(Fault::FailedOver).with_rounds(2, 1).quick(),
         deaf(Fault::LeaderStopped),
     ]
 }

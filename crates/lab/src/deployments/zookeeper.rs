@@ -154,6 +154,13 @@ fn start_long() -> Result<Box<dyn Deployment>, Failure> {
     apart("15s")
 }
 
+/// As the three on one host, which is where they are one.
+fn start_near() -> Result<Box<dyn Deployment>, Failure> {
+    let network = Network::of(3)?;
+    let ensemble = Ensemble::start_in(&network, &ZooKeeperSettings::default())?;
+    Ok(Box::new(Three { ensemble, network: Some(network), ways: Ways::default(), session: "6s", hurt: None }))
+}
+
 fn start_short() -> Result<Box<dyn Deployment>, Failure> {
     apart("4s")
 }
@@ -170,6 +177,15 @@ pub(super) fn experiments() -> Vec<Experiment> {
     let long = |fault| {
         let experiment = apart(fault, "three hosts, session 15 s", start_long, second * 5);
         experiment.with_work(Work { hold: (18_000, 20_000), ..work }).holds(fenced())
+    };
+    let near = |fault| {
+        let experiment = Experiment::new("zookeeper", "three hosts, session 6 s", fault, start_near);
+        let experiment = experiment.with_ttl(second * 3).with_times(second * 12, second * 5).with_rounds(3, 2);
+        experiment.with_served_within(second * 20).holds(fenced())
+    };
+    let short = |fault| {
+        let experiment = Experiment::new("zookeeper", "three hosts, session 4 s", fault, start_short);
+        experiment.with_ttl(second * 4).with_rounds(3, 2).with_served_within(second * 20)
     };
     let fifo = [Asked::Of(Property::Fifo)];
     let served = second * 20;
@@ -201,6 +217,12 @@ pub(super) fn experiments() -> Vec<Experiment> {
         // A new leader counts sessions anew: what is held at the old one is free after 15 s.
         long(Fault::LeaderIsolated).with_times(second * 30, second * 10).with_rounds(2, 2),
         long(Fault::LeaderKilled),
+        // For longer than the session, so that there is somebody else when it goes on.
+        paused(long(Fault::HolderStoppedLong)).with_times(second * 20, second * 5).with_rounds(3, 2),
+        near(Fault::LeaderIsolated),
+        near(Fault::FollowerCut),
+        short(Fault::HolderKilled),
+        short(Fault::LeaderKilled),
         // Held long enough for the session to end behind the holder's back.
         apart(Fault::FollowerCut, "three hosts, session 4 s", start_short, second * 4)
             .holds(gated())
