@@ -130,7 +130,7 @@ pub(crate) fn guarantees(seats: &[Seat]) -> Guarantees {
             "a token counts once a majority of counters has accepted it as larger than any before; no clock is part of it",
         ))
         .with_rule(Rule::new("redlock.lost_nodes", Level::Replicated).refused(
-            "a node that is lost for good comes back by hand only, and locks lean on the clocks of a majority",
+            "a node that is lost for good comes back by hand only, and locks lean on the nodes' clocks",
             "use etcd or ZooKeeper",
         ))
 }
