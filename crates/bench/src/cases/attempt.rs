@@ -12,7 +12,7 @@ pub(crate) const CASE: &str = "try on a held lock";
 struct Trier {
     who: String,
     /// Kept: their connections end with them.
-    _clients: [Box<dyn Contender>; 2],
+    _clients: Vec<Box<dyn Contender>>,
     holder: Box<dyn Task>,
     tries: Box<dyn Task>,
     rounds: Rounds,
@@ -20,13 +20,16 @@ struct Trier {
 
 impl Trier {
     async fn enter(place: &Place, who: &str) -> Result<Self> {
-        let (holding, trying) = (connect(who, place).await?, connect(who, place).await?);
+        let mut clients = vec![connect(who, place).await?];
+        if place.engine.is_shared() {
+            clients.push(connect(who, place).await?);
+        }
+        let (holding, trying) = (clients.first().ok_or("no client")?, clients.last().ok_or("no client")?);
         let name = format!("try/{who}").replace(' ', "-");
         let mut holder = holding.task(&name).await?;
         let tries = trying.task(&name).await?;
         holder.acquire().await?;
-        let mut trier =
-            Self { who: who.to_owned(), _clients: [holding, trying], holder, tries, rounds: Rounds::default() };
+        let mut trier = Self { who: who.to_owned(), _clients: clients, holder, tries, rounds: Rounds::default() };
         trier.round(Duration::from_millis(5)).await?;
         Ok(trier)
     }

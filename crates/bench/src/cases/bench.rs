@@ -1,6 +1,6 @@
 //! What every case is given, and the rounds in turn that most are made of.
 
-use crate::contender::{Entrant, Shape, entrants};
+use crate::contender::{Entrant, Shape, entrants, is_elsewhere};
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::measure::Rounds;
@@ -22,7 +22,12 @@ impl Plan {
     }
 
     pub(crate) fn round(self) -> Duration {
-        Duration::from_millis(if self.quick { 50 } else { 250 })
+        Duration::from_millis(if self.quick { 30 } else { 250 })
+    }
+
+    /// Whether this contender takes part where runtimes take longer to start, and to be fair, than all else.
+    pub(crate) fn has_time_for(self, who: &str) -> bool {
+        !self.quick || !is_elsewhere(who)
     }
 
     /// One of two lengths.

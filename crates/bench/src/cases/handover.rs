@@ -7,9 +7,10 @@ pub(crate) const CASE: &str = "8 tasks, one name";
 
 /// The floor is one task alone: release and acquire, and nobody to be told.
 pub(super) async fn one_client(bench: &mut Bench) {
-    let engine = bench.engine;
+    let (engine, plan) = (bench.engine, bench.plan);
+    let waits = |who: &str| !who.starts_with("floor") && can_wait(engine, who) && plan.has_time_for(who);
     let shape = Shape { tasks: 8, shared: true };
-    let mut entrants = bench.enter(CASE, shape, |who| !who.starts_with("floor") && can_wait(engine, who)).await;
+    let mut entrants = bench.enter(CASE, shape, waits).await;
     match Entrant::enter("floor", &bench.place, Shape { tasks: 1, shared: true }, CASE).await {
         Ok(entrant) => entrants.push(entrant),
         Err(why) => bench.not_measured(CASE, "floor", &why),

@@ -40,7 +40,7 @@ async fn measure(bench: &mut Bench) -> Result<()> {
         waiters.spawn(async move { lock.acquire().await.map(drop) });
     }
     settle(bench).await?;
-    let length = bench.plan.either(Duration::from_millis(2_500), Duration::from_secs(20));
+    let length = bench.plan.either(Duration::from_millis(1_500), Duration::from_secs(20));
     let processes = bench.server.processes();
     let before = bench.server.commands(false).await?;
     let own = bench.server.commands(false).await?.zip(before).map_or(0.0, |(after, before)| after - before);

@@ -15,7 +15,9 @@ pub(super) async fn many_tasks(bench: &mut Bench) {
 }
 
 async fn beside_the_floor(bench: &mut Bench, case: &str, tasks: usize) {
-    let mut entrants = bench.enter(case, Shape { tasks, shared: false }, |_| true).await;
+    let plan = bench.plan;
+    let takes_part = |who: &str| plan.pinned || plan.has_time_for(who);
+    let mut entrants = bench.enter(case, Shape { tasks, shared: false }, takes_part).await;
     let length = bench.plan.round();
     let all = bench.rounds(case, &mut entrants, length, tasks == 1).await;
     bench.tell_all(case, &all, floor(&all));

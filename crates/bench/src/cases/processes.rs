@@ -1,7 +1,7 @@
 //! 8 processes on one name: handovers from one to another.
 
 use super::bench::{Bench, floor};
-use crate::contender::{Crowd, Entrant, Shape, can_wait, entrants, is_elsewhere};
+use crate::contender::{Crowd, Entrant, Shape, can_wait, entrants};
 use crate::failure::Result;
 use crate::measure::{Round, Rounds};
 
@@ -13,8 +13,7 @@ pub(super) async fn handover(bench: &mut Bench) {
     let (engine, length) = (bench.engine, bench.plan.round() * 2);
     let mut crowds = Vec::new();
     for who in entrants(engine).into_iter().filter(|who| !who.starts_with("floor") && can_wait(engine, who)) {
-        // Eight runtimes take as long to start as all else.
-        if bench.plan.quick && is_elsewhere(who) {
+        if !bench.plan.has_time_for(who) {
             continue;
         }
         match Crowd::gather(who, &bench.place, PROCESSES).await {

@@ -58,8 +58,15 @@ impl Contender for Floor {
 }
 
 impl Floored {
-    /// Sends it to all nodes and waits for a majority's answers, as the engine does.
-    async fn all(&self, which: fn(&Scripts) -> &Script, keys: &[&str], args: &[&str]) -> Result<Vec<redis::Value>> {
+    /// Sends it to all nodes and waits until a majority has answered with something that is `good`, as the engine
+    /// does; no answers if a majority has not.
+    async fn all(
+        &self,
+        which: fn(&Scripts) -> &Script,
+        keys: &[&str],
+        args: &[&str],
+        good: fn(&redis::Value) -> bool,
+    ) -> Result<Vec<redis::Value>> {
         let mut asked = JoinSet::new();
         for node in &self.nodes {
             let (mut node, scripts) = (node.clone(), Arc::clone(&self.scripts));
@@ -78,8 +85,13 @@ impl Floored {
         }
         let mut answers = Vec::new();
         while answers.len() <= self.nodes.len() / 2 {
-            answers.push(asked.join_next().await.ok_or("no majority answered")???);
+            let Some(answer) = asked.join_next().await else { return Ok(Vec::new()) };
+            let answer = answer??;
+            if good(&answer) {
+                answers.push(answer);
+            }
         }
+        // The others' answers are not waited for.
         asked.detach_all();
         Ok(answers)
     }
@@ -88,6 +100,11 @@ impl Floored {
 /// Numbers, or numbers as texts.
 fn number(value: &redis::Value) -> Option<i64> {
     redis::from_redis_value_ref(value).ok()
+}
+
+/// Whether it begins with 1.
+fn is_yes(answer: &redis::Value) -> bool {
+    matches!(answer, redis::Value::Array(parts) if parts.first().and_then(number) == Some(1))
 }
 
 #[async_trait]
@@ -101,24 +118,23 @@ impl Task for Floored {
         let (fence, void) = (format!("{}fence", self.tag), format!("{}void:{}", self.tag, self.id));
         let ttl = TTL.as_millis().to_string();
         let args = [&self.id, ttl.as_str(), "bench:1", "", "0"];
-        let answers = self.all(|scripts| &scripts.acquire, &[&self.lock, &fence, &void], &args).await?;
-        let mut token = 0;
-        for answer in &answers {
-            let redis::Value::Array(parts) = answer else { return Err("no array".into()) };
-            if parts.first().and_then(number) != Some(1) {
-                return Ok(false);
-            }
-            token = token.max(parts.get(1).and_then(number).ok_or("no counter")? + 1);
-        }
+        let keys = [&self.lock, fence.as_str(), void.as_str()];
+        let answers = self.all(|scripts| &scripts.acquire, &keys, &args, is_yes).await?;
+        let counters = answers.iter().filter_map(|answer| match answer {
+            redis::Value::Array(parts) => parts.get(1).and_then(number),
+            _ => None,
+        });
+        let Some(newest) = counters.max() else { return Ok(false) };
+        let token = newest + 1;
         let token = token.to_string();
-        self.all(|scripts| &scripts.propose, &[&fence, &self.lock], &[&token, &self.id]).await?;
-        Ok(true)
+        let accepted = self.all(|scripts| &scripts.propose, &[&fence, &self.lock], &[&token, &self.id], is_yes).await?;
+        Ok(!accepted.is_empty())
     }
 
     async fn release(&mut self) -> Result<()> {
         let void = format!("{}void:{}", self.tag, self.id);
         let channel = format!("{}free", self.tag);
-        self.all(|scripts| &scripts.free, &[&self.lock, &void], &[&self.id, "0", &channel]).await?;
+        self.all(|scripts| &scripts.free, &[&self.lock, &void], &[&self.id, "0", &channel], |_| true).await?;
         Ok(())
     }
 }
