@@ -61,17 +61,17 @@ struct Caller {
 }
 
 impl<T: Send + 'static> Place<T> {
-    /// Goes on in a task of the client's.
-    fn move_to(&mut self, home: &Handle) {
-        *self = match std::mem::replace(self, Self::Done) {
-            Self::Here(work, Some(caller)) => {
-                let task = home.spawn(work.instrument(caller.span));
-                caller.waker.wake();
-                Self::There(task)
+    /// Goes on in a task of the client's; whom to wake then, so that it waits for that.
+    fn move_to(&mut self, home: &Handle) -> Option<Waker> {
+        let (there, waker) = match std::mem::replace(self, Self::Done) {
+            Self::Here(work, Some(Caller { waker, span })) => {
+                (Self::There(home.spawn(work.instrument(span))), Some(waker))
             }
-            Self::Here(work, None) => Self::There(home.spawn(work.in_current_span())),
-            elsewhere => elsewhere,
+            Self::Here(work, None) => (Self::There(home.spawn(work.in_current_span())), None),
+            elsewhere => (elsewhere, None),
         };
+        *self = there;
+        waker
     }
 }
 
@@ -97,7 +97,7 @@ impl<T: Send + 'static> Berth<T> {
             *caller = None;
         }
         self.called.store(true, Ordering::SeqCst);
-        place.move_to(&self.home);
+        let _ = place.move_to(&self.home);
         let Place::There(task) = &mut *place else { return Poll::Pending };
         let outcome = Pin::new(task).poll(cx).map(|joined| joined.unwrap_or_else(|e| Err(ended(&e))));
         if outcome.is_ready() {
@@ -113,13 +113,14 @@ impl<T: Send + 'static> Berth<T> {
     /// Moves what was called, unless somebody has it just now, who does this after.
     fn heed(&self) {
         if self.called.load(Ordering::SeqCst) {
-            let place = match self.place.try_lock() {
-                Ok(place) => Some(place),
-                Err(TryLockError::Poisoned(place)) => Some(PoisonError::into_inner(place)),
+            let waker = match self.place.try_lock() {
+                Ok(mut place) => place.move_to(&self.home),
+                Err(TryLockError::Poisoned(place)) => PoisonError::into_inner(place).move_to(&self.home),
                 Err(TryLockError::WouldBlock) => None,
             };
-            if let Some(mut place) = place {
-                place.move_to(&self.home);
+            // Outside the lock: it is the caller's code.
+            if let Some(waker) = waker {
+                waker.wake();
             }
         }
     }

@@ -151,13 +151,12 @@ impl LockGuard {
             hold.stale_release(reason);
             hold.lost(reason).with_operation("release")
         });
-        let engine = self.shared.engine_name();
         let (home, ledger) = (&self.shared.home, &self.shared.context.ledger);
         match releasing {
             Ok(releasing) => Driven::new(home, ledger, Manner::Finished, finish_release(releasing)).await,
             Err(lost) => Err(lost),
         }
-        .map_err(|e| e.with_engine(engine))
+        .map_err(|e| e.with_engine(self.shared.engine_name()))
     }
 }
 

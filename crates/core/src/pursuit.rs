@@ -26,6 +26,9 @@ const LATE_PAUSE: Duration = Duration::from_millis(20);
 /// How long an endless wait goes on without any answer from the service.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A wait that has less than this left is timed at once, any other when it is in a task of the client's.
+const SHORT: Duration = Duration::from_millis(100);
+
 /// What is wanted: the lock's name, how it is to be asked for, and since when.
 #[derive(Clone)]
 pub(crate) struct Wish {
@@ -300,6 +303,14 @@ async fn pursue_on(shared: &Arc<Shared>, wish: &Wish, mut claim: Claim) -> Resul
 
 /// Ends when the wait is over, with what to tell the caller.
 pub(crate) async fn give_up(shared: &Shared, claim: &Claim, wish: &Wish) -> Error {
+    let is_soon = match wish.options.wait {
+        Wait::AtMost(limit) => limit < claim.now().since(wish.started).saturating_add(SHORT),
+        Wait::Forever => false,
+    };
+    if !is_soon {
+        // What lies with its caller is taken over before this matters, and polled then.
+        poll_fn(|_| if claim.is_left_alone() { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
     let mut heard = wish.started;
     let mut told = false;
     loop {

@@ -8,7 +8,7 @@ use crate::degraded::{Watch, look};
 use crate::hold::Hold;
 use crate::sync::lock;
 use crate::{Clock, LockName, LossReason, Moment};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -31,31 +31,10 @@ pub(crate) struct Schedule {
 #[derive(Default)]
 struct Due {
     holds: BTreeMap<Slot, Arc<Hold>>,
-    /// How many of the holds are of a name.
-    names: HashMap<LockName, usize>,
     numbers: u64,
     /// When the ticker will look next; none while it sleeps because nothing is held.
     wakes: Option<Moment>,
     closed: bool,
-}
-
-impl Due {
-    fn insert(&mut self, slot: Slot, hold: &Arc<Hold>) {
-        *self.names.entry(hold.claim().name().clone()).or_default() += 1;
-        self.holds.insert(slot, Arc::clone(hold));
-    }
-
-    fn remove(&mut self, slot: &Slot) -> Option<Arc<Hold>> {
-        let hold = self.holds.remove(slot)?;
-        let name = hold.claim().name();
-        if let Some(number) = self.names.get_mut(name) {
-            *number = number.saturating_sub(1);
-            if *number == 0 {
-                self.names.remove(name);
-            }
-        }
-        Some(hold)
-    }
 }
 
 impl Schedule {
@@ -73,9 +52,9 @@ impl Schedule {
         due.numbers += 1;
         let slot = (when, due.numbers);
         if let Some(old) = hold.set_slot(Some(slot)) {
-            due.remove(&old);
+            due.holds.remove(&old);
         }
-        due.insert(slot, hold);
+        due.holds.insert(slot, Arc::clone(hold));
         if due.wakes.is_none_or(|wakes| when < wakes) {
             self.earlier.notify_one();
         }
@@ -83,7 +62,7 @@ impl Schedule {
 
     pub(crate) fn remove(&self, hold: &Hold) {
         let mut due = lock(&self.due);
-        let removed = hold.set_slot(None).and_then(|slot| due.remove(&slot));
+        let removed = hold.set_slot(None).and_then(|slot| due.holds.remove(&slot));
         drop(due);
         // Outside the lock: it may be the last reference, whose drop runs an engine's code.
         drop(removed);
@@ -93,9 +72,9 @@ impl Schedule {
         lock(&self.due).holds.len()
     }
 
-    /// Whether any hold here is of `name`.
+    /// Whether any hold here is of `name`. Asked rarely, so that holding costs no second index.
     pub(crate) fn holds(&self, name: &LockName) -> bool {
-        lock(&self.due).names.contains_key(name)
+        lock(&self.due).holds.values().any(|hold| hold.claim().name() == name)
     }
 
     fn take_due(&self, now: Moment) -> Option<Arc<Hold>> {
@@ -104,7 +83,7 @@ impl Schedule {
         if slot.0 > now {
             return None;
         }
-        let hold = due.remove(&slot)?;
+        let hold = due.holds.remove(&slot)?;
         hold.set_slot(None);
         Some(hold)
     }
@@ -123,11 +102,7 @@ impl Schedule {
 
     /// The deployment falls short of what was required: whatever is held is lost.
     pub(crate) fn degrade(&self) {
-        let held = {
-            let mut due = lock(&self.due);
-            due.names.clear();
-            std::mem::take(&mut due.holds)
-        };
+        let held = std::mem::take(&mut lock(&self.due).holds);
         for hold in held.into_values() {
             hold.set_slot(None);
             hold.validity.lose(LossReason::Degraded);
@@ -140,7 +115,6 @@ impl Schedule {
         let left = {
             let mut due = lock(&self.due);
             due.closed = true;
-            due.names.clear();
             std::mem::take(&mut due.holds)
         };
         self.earlier.notify_one();

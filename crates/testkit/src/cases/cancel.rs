@@ -1,12 +1,12 @@
 //! Calls that are given up leave nothing behind.
 
-use crate::failure::{Outcome, ensure};
-use crate::stage::{Stage, drained, is_free, is_taken, take};
+use crate::failure::{Expect, Outcome, ensure};
+use crate::stage::{SLACK, Stage, drained, is_free, is_taken, take};
 use fencelock_core::{LockClient, LockGuard, Result};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A first acquire with more await points than this would be odd.
 const POLLS: usize = 200;
@@ -155,6 +155,28 @@ pub(crate) async fn waiters_that_give_up_leave_nothing(stage: Stage) -> Outcome 
     // Nobody is in the queue any more.
     is_free(&other, &name).await?;
     is_free(&holder, &name).await
+}
+
+pub(crate) async fn a_caller_that_does_not_poll_holds_nobody_up(stage: Stage) -> Outcome {
+    let name = stage.name("lock");
+    let (holder, neglecting, other) = (stage.client().await?, stage.client().await?, stage.client().await?);
+    let guard = take(&holder, &name).await?;
+    let mut neglected = acquire(&neglecting, &name);
+    let first = poll_fn(|cx| Poll::Ready(neglected.as_mut().poll(cx))).await;
+    ensure!(first.is_pending(), "a wait ended at once while another held");
+    // Time to take its place, wherever it queues.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    guard.release().await?;
+    let started = Instant::now();
+    let served = other.acquire(&name).await?;
+    let (waited, most) = (started.elapsed(), stage.ttl() + SLACK);
+    ensure!(waited <= most, "a lock that nobody took was kept for {waited:?}");
+    served.release().await?;
+    let late = neglected.await?.expect_that("a wait that is taken up again should end with the lock")?;
+    ensure!(late.is_held(), "what had run out unseen was handed out");
+    late.release().await?;
+    drained(&neglecting).await?;
+    is_free(&other, &name).await
 }
 
 pub(crate) async fn contended_try_leaves_no_trace(stage: Stage) -> Outcome {

@@ -88,6 +88,7 @@ cases! {
         cancel {
             cancelled_at_every_await_point, waiter_cancelled_at_every_await_point, cancelled_at_random_instants,
             waiters_that_give_up_leave_nothing, contended_try_leaves_no_trace,
+            a_caller_that_does_not_poll_holds_nobody_up,
         }
         claims {
             same_claim_twice_is_one_hold, late_acquire_after_abandon_leaves_no_lock,
