@@ -93,19 +93,21 @@ fn start() -> Result<Box<dyn Deployment>, Failure> {
     Ok(Box::new(Cluster { cluster: RedisCluster::start()?, network: None, hurt: None }))
 }
 
-/// A master is given up after 3 s, and goes on for as long without the others.
+/// A master is given up after 4 s, and goes on for as long without the others.
 fn start_apart() -> Result<Box<dyn Deployment>, Failure> {
     let network = Network::of(6)?;
-    let cluster = RedisCluster::start_in(&network, Duration::from_secs(3))?;
+    let cluster = RedisCluster::start_in(&network, Duration::from_secs(4))?;
     Ok(Box::new(Cluster { cluster, network: Some(network), hurt: None }))
 }
 
 pub(super) fn experiments() -> Vec<Experiment> {
     let second = Duration::from_secs(1);
     let of = |fault| Experiment::new("redis", "Cluster", fault, start).with_ttl(second * 2);
-    let apart = Experiment::new("redis", "Cluster, six hosts", Fault::LeaderIsolated, start_apart).with_ttl(second * 8);
-    // Whoever is granted the lock while nobody else hears of it holds it when the replica has been elected.
-    let apart = apart.with_work(Work::beset(4_500, 6_000)).with_workers(8).with_rounds(4, 1);
+    // Whoever is granted the lock while nobody else hears of it holds it when the replica has been elected,
+    // and has no reason to renew it until then.
+    let apart = Experiment::new("redis", "Cluster, six hosts", Fault::LeaderIsolated, start_apart);
+    let apart = apart.with_ttl(second * 20).with_served_within(second * 20).with_work(Work::beset(6_000, 9_000));
+    let apart = apart.with_workers(8).with_rounds(4, 1);
     vec![
         of(Fault::HolderKilled),
         of(Fault::HolderStoppedLong),
