@@ -43,7 +43,7 @@ pub(crate) async fn hold(locks: &LockClient, prefix: &str, count: usize) -> Resu
     Ok(all)
 }
 
-pub(crate) async fn free(guards: Vec<LockGuard>) {
+pub(super) async fn free(guards: Vec<LockGuard>) {
     let mut tasks = JoinSet::new();
     for guard in guards {
         tasks.spawn(guard.release());

@@ -12,7 +12,7 @@ mod processes;
 mod scaling;
 
 pub(crate) use bench::{Bench, Plan};
-pub(crate) use held::{free, hold};
+pub(crate) use held::hold;
 
 /// The names of the cases, as rows have them.
 pub(crate) mod names {

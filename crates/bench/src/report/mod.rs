@@ -15,6 +15,7 @@ use crate::row::Row;
 pub(crate) fn markdown(rows: &[Row]) -> String {
     let parts = [
         ("Ours, of the floor", table::ratios(rows)),
+        ("Processor time, ours, as a multiple of the floor's", table::processor_time(rows)),
         ("Budgets", budgets::table(rows)),
         ("Ours, of each peer", peers::table(rows)),
         ("All rows", table::all(rows)),

@@ -27,6 +27,24 @@ pub(super) fn ratios(rows: &[Row]) -> String {
     text
 }
 
+/// Processor time for each pair, as a multiple of the floor's: it says the same on a machine that does other work.
+pub(super) fn processor_time(rows: &[Row]) -> String {
+    let mut text =
+        String::from("| engine | client, one task | 64 tasks | server, one task | 64 tasks |\n|---|--:|--:|--:|--:|\n");
+    for engine in engines(rows) {
+        text.push_str(&format!("| {engine} |"));
+        for of in [|row: &Row| row.client_cpu_us, |row: &Row| row.server_cpu_us] {
+            for case in [names::ONE_TASK, names::MANY_TASKS] {
+                let used = |who| find(rows, case, engine, who, true).and_then(of).filter(|used| *used > 0.0);
+                let ratio = used("ours").zip(used("floor")).map(|(ours, floor)| ours / floor);
+                text.push_str(&format!(" {} |", number(ratio, 2)));
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
 /// One line for each row.
 pub(super) fn all(rows: &[Row]) -> String {
     let mut text = String::from(

@@ -22,7 +22,7 @@ impl Server {
                 let counts = nodes.nodes().iter().map(|node| redis(node, plain)).collect::<Result<Vec<_>>>()?;
                 Some(counts.iter().sum::<f64>() / counts.len() as f64)
             }
-            Self::Etcd(server) => server.metric(0, "grpc_server_msg_received_total").ok(),
+            Self::Etcd(server) => Some(server.metric(0, "grpc_server_msg_received_total")?),
             Self::ZooKeeper(server) => {
                 let answer = server.ask("srvr")?;
                 answer.lines().find_map(|line| line.strip_prefix("Received: ")?.trim().parse().ok())
