@@ -52,7 +52,8 @@ fn as_text(guarantees: &Guarantees) -> String {
             note(format!("fix: {fix}"));
         }
         if rule.is_attestable() && !rule.outcome().holds() {
-            note(format!("or, if you know it to be so, attest `{}`", rule.id()));
+            let or = if rule.fix().is_some() { "or, " } else { "" };
+            note(format!("{or}if you know it to be so, attest `{}`", rule.id()));
         }
     }
     format!("{}\n{}", columns(&about), columns(&rules))

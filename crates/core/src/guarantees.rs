@@ -311,7 +311,8 @@ impl Guarantees {
             text.push_str(fix);
         }
         if rule.is_attestable() {
-            text.push_str(&format!(", or, if you know it to be so, attest `{}`", rule.id()));
+            let or = if rule.fix().is_some() { ", or," } else { ";" };
+            text.push_str(&format!("{or} if you know it to be so, attest `{}`", rule.id()));
         }
         text
     }
