@@ -108,6 +108,37 @@ async fn release_and_undo_work_while_the_slot_is_moved() {
     drained(&client).await;
 }
 
+/// Acquires wait for as long as a request may take; a release beside them waits for none of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_a_slot_to_be_moved_holds_up_nobody() {
+    let cluster = RedisCluster::start().unwrap();
+    let patient = format!("redis+cluster://{}?request_timeout=6s&connect_timeout=6s", cluster.addresses()[0]);
+    let engine = engine(&patient).await.unwrap();
+    let names = neighbours(12);
+    let (slot, from) = place(&cluster, &names[0]);
+    let (source, target) = (&cluster.nodes()[from], &cluster.nodes()[(from + 1) % 3]);
+    let id = |node: &Redis| node.command(&["CLUSTER", "MYID"]).unwrap().lines().nth(1).unwrap().to_owned();
+    let held = claim(&names[0]);
+    let grant = granted(&engine, &held).await.unwrap();
+    target.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(source)]).unwrap();
+    source.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(target)]).unwrap();
+    let mut waits = tokio::task::JoinSet::new();
+    for name in &names[1..] {
+        let (engine, claim) = (std::sync::Arc::clone(&engine), claim(name));
+        waits.spawn(async move { engine.try_acquire(&claim).await.map(drop) });
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let started = Instant::now();
+    grant.lease.release().await.unwrap();
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    // What waits is answered when the move is given up, those that wait for each other too.
+    source.command(&["CLUSTER", "SETSLOT", &slot, "STABLE"]).unwrap();
+    target.command(&["CLUSTER", "SETSLOT", &slot, "STABLE"]).unwrap();
+    while let Some(tried) = waits.join_next().await {
+        tried.unwrap().unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_one_node_is_enough_to_find_the_others() {
     let cluster = RedisCluster::start().unwrap();
