@@ -180,7 +180,7 @@ impl Sender {
         let under_way = claim.map(Claim::request);
         let outcome = match self.manner {
             Manner::Following => {
-                let answer = self.router.run_and_wait(*slot, script, keys, args, 0, *deadline, trip).await;
+                let answer = self.router.run_and_wait(*slot, script, (*keys, *args), 0, *deadline, trip).await;
                 answer.map(|(answer, _)| answer)
             }
             Manner::Once => self.router.run_once(*slot, script, keys, args, *deadline).await,

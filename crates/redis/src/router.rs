@@ -192,7 +192,7 @@ impl Router {
         args: &[A],
         deadline: Instant,
     ) -> Result<Value, Failure> {
-        Ok(self.run_and_wait(slot, script, keys, args, 0, deadline, ()).await?.0)
+        Ok(self.run_and_wait(slot, script, (keys, args), 0, deadline, ()).await?.0)
     }
 
     /// As [`run`](Self::run), and waits until so many replicas have what it wrote;
@@ -202,8 +202,7 @@ impl Router {
         &self,
         slot: u16,
         script: &LuaScript,
-        keys: &[K],
-        args: &[A],
+        (keys, args): (&[K], &[A]),
         replicas: u32,
         deadline: Instant,
         trip: impl Send,

@@ -88,7 +88,8 @@ impl Store {
         }
         let under_way = claim.request();
         let replicas = self.config.wait_replicas;
-        let outcome = self.router.run_and_wait(slot, &self.scripts.acquire, &keys, &args, replicas, deadline, ()).await;
+        let outcome =
+            self.router.run_and_wait(slot, &self.scripts.acquire, (&keys, &args), replicas, deadline, ()).await;
         if outcome.as_ref().map_or_else(|failure| failure.settled, |_| true) {
             under_way.answered();
         }
