@@ -70,7 +70,7 @@ impl ZooKeeperConfig {
         }
     }
 
-    /// From `zookeeper://user:password@host1,host2/root` and its settings: `session`,
+    /// From `zookeeper://user:password@host1,host2/root` and its settings: `root` (the path does the same), `session`,
     /// `request_timeout`, `connect_timeout`, `tick_time`, `sync_limit`, `acl` (`open`, `creator`),
     /// `ca_file`, `cert_file`, `key_file` (PEM; the first turns TLS on) and `token_base`.
     ///
@@ -78,15 +78,18 @@ impl ZooKeeperConfig {
     /// `InvalidConfig` names the setting that is unknown or wrong.
     pub fn from_url(url: &EngineUrl) -> Result<Self> {
         let mut config = Self::new(url.hosts.iter().cloned());
-        if !matches!(url.path.as_str(), "" | "/") {
-            url.path.trim_end_matches('/').clone_into(&mut config.root);
+        let mut settings = url.settings.clone();
+        match (url.path.trim_end_matches('/'), settings.text("root")) {
+            ("", None) => {}
+            ("", Some(root)) => config.root = format!("/{}", root.trim_matches('/')),
+            (path, None) => path.clone_into(&mut config.root),
+            _ => return Err(invalid("the URL's path and `root` are the same setting: leave one of them out")),
         }
         match (&url.user, &url.password) {
             (Some(user), Some(password)) => config.user = Some((user.clone(), password.clone())),
             (None, None) => {}
             _ => return Err(invalid("digest authentication needs a user and a password")),
         }
-        let mut settings = url.settings.clone();
         config.take(&mut settings)?;
         settings.finish()?;
         config.check()?;
@@ -290,6 +293,8 @@ mod tests {
             ("zookeeper://a/zookeeper/x", "no node"),
             ("zookeeper://a/x//y", "no node"),
             ("zookeeper://a/..", "no node"),
+            ("zookeeper://a?root=", "no node"),
+            ("zookeeper://a/x?root=y", "same setting"),
             ("zookeeper://a?sesion=4s", "did you mean `session`"),
             ("zookeeper://a?session=0s", "1 ms"),
             ("zookeeper://a?acl=creator", "user"),
@@ -302,6 +307,9 @@ mod tests {
         }
         assert_eq!(config("zookeeper://a").unwrap().access(), Access::Open);
         assert_eq!(config("zookeeper://a:1/").unwrap().root(), DEFAULT_ROOT);
+        for root in ["/x/y", "x/y/"] {
+            assert_eq!(config(&format!("zookeeper://a?root={root}")).unwrap().root(), "/x/y");
+        }
         assert_eq!(config("zookeeper://j:p@a").unwrap().access(), Access::Creator);
     }
 }

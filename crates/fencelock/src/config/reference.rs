@@ -222,5 +222,5 @@ fn every_table_is_taken_whole() {
     #[cfg(feature = "redlock")]
     fencelock_redlock::RedlockConfig::from_url(&whole("redlock", "redlock://a,b,c").0).unwrap();
     #[cfg(feature = "zookeeper")]
-    fencelock_zookeeper::ZooKeeperConfig::from_url(&whole("zookeeper", "zookeeper://host/root").0).unwrap();
+    fencelock_zookeeper::ZooKeeperConfig::from_url(&whole("zookeeper", "zookeeper://host").0).unwrap();
 }
