@@ -106,8 +106,8 @@ impl Failure {
                     .not_done()
                     .reopen()
             }
-            sqlx::Error::Configuration(_) => {
-                Self::new(ErrorKind::InvalidConfig, "the client library refused the settings").reopen()
+            sqlx::Error::Configuration(e) => {
+                Self::new(ErrorKind::InvalidConfig, format!("the client library refused the settings: {e}")).reopen()
             }
             sqlx::Error::Protocol(_) => {
                 Self::new(ErrorKind::Unavailable, "the server said what was not understood").reopen()
