@@ -7,6 +7,9 @@ use fencelock_lab::{Failure, Network, RedisCluster};
 use fencelock_testkit::history::Property;
 use std::time::{Duration, Instant};
 
+/// How long a lock is held at the least where a master is cut off.
+const LEAST_HELD: Duration = Duration::from_secs(6);
+
 struct Cluster {
     cluster: RedisCluster,
     network: Option<Network>,
@@ -62,6 +65,8 @@ impl Deployment for Cluster {
             }
             // Its clients reach it, and it goes on for as long as it waits for the others.
             Fault::LeaderIsolated => {
+                // The holder may have begun just now: what counts is who comes next.
+                std::thread::sleep(LEAST_HELD.saturating_sub(Duration::from_secs(1)));
                 let master = self.master()?;
                 self.cut(Network::separate, master)?;
                 self.hurt = Some(master);

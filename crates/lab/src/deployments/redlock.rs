@@ -176,7 +176,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
     let replaced = Experiment::new("redlock", "five nodes, AOF always", Fault::ReplacedAtOnce, start_durable);
     let replaced = replaced
         .with_ttl(TTL)
-        .with_work(Work::beset(12_000, 18_000))
+        .with_work(Work::beset(20_000, 26_000))
         .with_workers(6)
         .with_rounds(4, 1)
         .with_times(TTL, TTL);
