@@ -128,6 +128,8 @@ pub(crate) fn judge(experiment: &Experiment, seed: u64, ran: &Ran) -> Vec<Row> {
     let events = ran.events.as_slice();
     // A worker rests for some tens of milliseconds when an acquire came to nothing.
     let limits = Limits::new(experiment.served_within).with_asks_again_within(Duration::from_millis(500));
+    // Between the call and the server there is a process that others keep from running.
+    let limits = limits.with_queued_apart(Duration::from_millis(300));
     let mut judged: Vec<(Asked, Judged)> = Vec::new();
     let in_order = ran.found.has(Capability::Fifo) && experiment.faults().into_iter().all(is_in_order);
     for verdict in &check(&without(events, &["open", "write only"]), limits).all {
