@@ -5,7 +5,7 @@
 mod common;
 
 use common::{claim, client, engine, initialised, locks, until};
-use fencelock_core::{Attempt, DistributedLock as _, LossReason};
+use fencelock_core::{Attempt, DistributedLock as _, FencingToken, LossReason};
 use fencelock_lab::RedisNodes;
 use std::time::{Duration, Instant};
 
@@ -80,6 +80,28 @@ async fn without_a_delay_it_is_free_at_once() {
     assert!(other.force_release("a").await.unwrap());
     let next = other.try_acquire("a").await.unwrap().unwrap();
     assert!(next.token() > guard.token());
+    next.release().await.unwrap();
+}
+
+/// One node has not noted the hold's token, and one is away: the hold that was meant is ended all the same, and no other.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_hold_that_was_meant_is_known_by_its_claim_where_its_token_is_not_noted() {
+    let mut nodes = initialised(RedisNodes::start_durable(5).unwrap()).await;
+    let (holder, other) = (client(&nodes.addresses()).await, client(&nodes.addresses()).await);
+    let guard = holder.named("a").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    until("all have it", SLACK, || (0..5).all(|at| locks(&nodes, at) == 1)).await;
+    let keys = nodes.nodes()[0].command(&["KEYS", "*:lock:*"]).unwrap();
+    let key = keys.lines().find(|line| line.contains(":lock:")).unwrap();
+    // Not before it is noted there, or it would be after this.
+    until("its token to forget", SLACK, || nodes.nodes()[0].command(&["HDEL", key, "token"]).unwrap() == ":1\r\n")
+        .await;
+    nodes.nodes_mut()[1].server_mut().kill();
+    assert!(!other.force_release_if("a", FencingToken::new(guard.token().get() + 1)).await.unwrap());
+    assert!(other.inspect("a").await.unwrap().is_some());
+    assert!(other.force_release_if("a", guard.token()).await.unwrap());
+    assert_eq!((locks(&nodes, 0), locks(&nodes, 2)), (0, 0), "ended where no token was noted too");
+    let next = other.try_acquire("a").await.unwrap().unwrap();
+    assert!(!holder.force_release_if("a", guard.token()).await.unwrap(), "the next hold is another");
     next.release().await.unwrap();
 }
 
