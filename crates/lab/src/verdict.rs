@@ -157,6 +157,10 @@ fn rows(experiment: &Experiment, seed: u64, ran: &Ran, judged: Vec<(Asked, Judge
     let row = |(asked, judged): (Asked, Judged)| {
         // What the deployment says of itself is asked of it wherever there was a chance to break it.
         let promised = promised.contains(&asked) && judged.asked > 0 || asked == Asked::Of(Property::Fifo);
+        // Before a waiter has to be served nobody may be, and that is only told.
+        let in_time =
+            experiment.faults().into_iter().all(|fault| experiment.lasting(fault) >= experiment.served_within);
+        let promised = promised && (asked != Asked::StaysUp || in_time);
         let expected = if promised || experiment.holds.contains(&asked) {
             Expected::Holds
         } else if experiment.breaks.contains(&asked) {
