@@ -19,13 +19,14 @@ pub(super) async fn waiters(bench: &mut Bench) {
 
 /// Until all are in their places, which shows in the server being left alone; 20 s at the most.
 async fn settle(bench: &Bench) -> Result<()> {
-    let mut before = f64::NAN;
+    let (mut before, mut quiet) = (f64::NAN, 0);
     for _ in 0..40 {
         tokio::time::sleep(Duration::from_millis(500)).await;
         // A server that is too busy to say is not left alone yet.
         let Ok(sent) = bench.server.commands(false).await else { continue };
         let Some(sent) = sent else { break };
-        if sent - before < 10.0 {
+        quiet = if sent - before < 10.0 { quiet + 1 } else { 0 };
+        if quiet == 2 {
             break;
         }
         before = sent;

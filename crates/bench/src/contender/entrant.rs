@@ -22,7 +22,7 @@ enum Means {
         _contender: Box<dyn Contender>,
         tasks: Vec<Box<dyn Task>>,
     },
-    Outside(Outside),
+    Outside(Box<Outside>),
 }
 
 /// Who takes part.
@@ -36,7 +36,7 @@ impl Entrant {
     /// Connects it, and lets it lock once, so that nothing is done for the first time when it is measured.
     pub(crate) async fn enter(who: &str, place: &Place, shape: Shape, case: &str) -> Result<Self> {
         let means = if let Some(program) = peer::program(who) {
-            Means::Outside(Outside::start(&program?, &place.addresses.join(",")).await?)
+            Means::Outside(Box::new(Outside::start(&program?, &place.addresses.join(",")).await?))
         } else {
             let contender = connect(who, place).await?;
             let prefix = format!("{case}/{who}").replace(' ', "-");

@@ -66,7 +66,7 @@ impl Outside {
 
     pub(crate) async fn ended(&mut self, length: Duration) -> Result<Round> {
         let line = self.line(length * 3 + START).await?;
-        Ok(parse(&line).ok_or_else(|| format!("no result: {:.200}", line))?)
+        Ok(parse(&line).ok_or_else(|| format!("no result: {line:.200}"))?)
     }
 
     pub(crate) async fn round(&mut self, shape: Shape, length: Duration) -> Result<Round> {

@@ -31,8 +31,7 @@ fn tables(markdown: &str) -> String {
     for line in markdown.lines() {
         if let Some(title) = line.strip_prefix("## ") {
             text.push_str(&format!("<h2>{}</h2>\n", escape(title)));
-        } else if line.starts_with("|---") {
-        } else if let Some(cells) = line.strip_prefix('|') {
+        } else if let Some(cells) = line.strip_prefix('|').filter(|cells| !cells.starts_with("---")) {
             let cell = if in_table { "td" } else { "th" };
             if !in_table {
                 text.push_str("<table>\n");
@@ -42,7 +41,7 @@ fn tables(markdown: &str) -> String {
             let cells: String =
                 cells.map(|content| format!("<{cell}>{}</{cell}>", bold(&escape(content.trim())))).collect();
             text.push_str(&format!("<tr>{cells}</tr>\n"));
-        } else if in_table {
+        } else if in_table && !line.starts_with('|') {
             text.push_str("</table>\n");
             in_table = false;
         }
