@@ -244,3 +244,27 @@ async fn the_gate() {
     db.run("DROP TABLE fencelock_fences; CREATE TABLE fencelock_fences (resource text, fence bigint)").await;
     assert_eq!(MySqlGate::open(pool).await.unwrap_err().kind(), ErrorKind::InvalidConfig);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_waiters_of_one_client_ask_as_one() {
+    let db = My::start();
+    let (holder, waiting) = (db.client().await, db.client().await);
+    let guard = holder.named("a").ttl(ms(120_000)).acquire().await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..100 {
+        let lock = waiting.named("a").wait_at_most(ms(120_000));
+        tasks.spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() });
+    }
+    tokio::time::sleep(ms(2_000)).await;
+    let sent = "SELECT CAST(variable_value AS SIGNED) FROM information_schema.global_status
+        WHERE variable_name = 'COM_STMT_EXECUTE'";
+    let before = db.number(sent).await;
+    tokio::time::sleep(ms(5_000)).await;
+    let cost = db.number(sent).await - before;
+    println!("100 waiters of one client, 5 s: {cost} statements");
+    assert!((1..=60).contains(&cost), "{cost} statements: one of them asks every 250 to 500 ms");
+    guard.release().await.unwrap();
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+}
