@@ -73,11 +73,13 @@ pub(super) fn descendants(id: u32) -> Vec<Process> {
 
 /// Writes down everything that this process starts, until `ended`.
 pub(super) fn note(file: PathBuf, ended: Arc<AtomicBool>) {
+    // Made once: whoever removes the folder finds nothing new in it.
+    let _ = std::fs::write(&file, "");
     std::thread::spawn(move || {
         let mut noted = HashSet::new();
         while !ended.load(Ordering::Relaxed) {
             let new: Vec<_> = descendants(std::process::id()).into_iter().filter(|one| noted.insert(*one)).collect();
-            if let Ok(mut file) = std::fs::OpenOptions::new().create(true).append(true).open(&file) {
+            if let Ok(mut file) = std::fs::OpenOptions::new().append(true).open(&file) {
                 let _ = file.write_all(new.into_iter().map(Process::line).collect::<String>().as_bytes());
             }
             std::thread::sleep(Duration::from_millis(300));
