@@ -99,34 +99,6 @@ fn everything_is_from_one_registry() {
     }
 }
 
-/// Whether our own code needs one is told by that compiler alone: what types it infers differs, too.
-#[test]
-fn what_is_published_compiles_with_the_rust_that_we_say() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let ours: Vec<_> = packages()
-        .into_iter()
-        .filter(|package| package["source"].is_null() && package["publish"].is_null())
-        .map(|package| package["name"].as_str().unwrap().to_owned())
-        .collect();
-    assert!(ours.len() >= 9, "{ours:?}");
-    let manifest = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
-    let (_, rest) = manifest.split_once("rust-version = \"").unwrap();
-    let toolchain = format!("{}.0", rest.split('"').next().unwrap());
-    let rustup = |arguments: &[&str]| {
-        let mut rustup = Command::new("rustup");
-        rustup.args(arguments).current_dir(root).env_remove("CARGO_TARGET_DIR").output().unwrap()
-    };
-    // Nothing is done where it is there already.
-    let installed = rustup(&["run", &toolchain, "cargo", "--version"]).status.success()
-        || rustup(&["toolchain", "install", &toolchain, "--profile", "minimal", "--no-self-update"]).status.success();
-    assert!(installed, "rustup toolchain install {toolchain} --profile minimal");
-    let mut arguments = vec!["run", &toolchain, "cargo", "check", "--quiet", "--locked", "--all-features"];
-    arguments.extend(["--target-dir", "target/rust-version"]);
-    arguments.extend(ours.iter().flat_map(|name| ["-p", name]));
-    let output = rustup(&arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
 /// What clippy's `incompatible_msrv` does for our own code.
 #[test]
 fn nothing_needs_a_newer_rust_than_we_say() {

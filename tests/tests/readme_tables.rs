@@ -55,13 +55,14 @@ fn levels(engine: &str) -> String {
 
 fn compared() -> String {
     type Cell = fn(&str) -> String;
+    type Row<'a> = (&'a str, &'a dyn Fn(&str) -> String);
     let has = |engine: &str, capability| of(engine).iter().all(|found| found.has(capability));
     fn yes(has: bool) -> String {
         if has { "yes" } else { "no" }.to_owned()
     }
     let leans =
         |engine: &str| of(engine).iter().any(|found| found.assumptions().any(|it| it == Assumption::ServerClock));
-    let rows: [(&str, &dyn Fn(&str) -> String); 8] = [
+    let rows: [Row<'_>; 8] = [
         ("reach", &|engine| match of(engine).first().unwrap().scope().to_string().as_str() {
             "host" => "one host".to_owned(),
             reach => reach.to_owned(),
