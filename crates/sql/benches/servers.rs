@@ -1,6 +1,7 @@
 //! Acquire and release beside the same two statements sent raw through sqlx.
 //!
 //! `cargo bench -p fencelock-sql --features postgres,mysql,sqlite`; it takes about half a minute and starts its own servers.
+//! All of it runs on one processor; `-- --unpinned` leaves that to the scheduler.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, missing_docs, reason = "a benchmark")]
 
@@ -10,6 +11,7 @@ use fencelock_sql::SqlLock;
 use fencelock_sql::mysql::MySqlConfig;
 use fencelock_sql::postgres::PostgresConfig;
 use fencelock_sql::sqlite::SqliteConfig;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, ConnectOptions, MySqlConnection, PgConnection, SqliteConnection};
 use std::sync::Arc;
@@ -144,7 +146,20 @@ async fn compare(what: &str, client: &LockClient, mut raw: Raw) {
     );
 }
 
+/// One processor for us and for the servers, which inherit it. On several, what is measured is where the scheduler puts
+/// who is woken: the same statements took twice as long from one connection as from the next.
+fn pin() {
+    let allowed = sched_getaffinity(None).unwrap();
+    let last = (0..CpuSet::MAX_CPU).rev().find(|cpu| allowed.is_set(*cpu)).unwrap();
+    let mut one = CpuSet::new();
+    one.set(last);
+    sched_setaffinity(None, &one).unwrap();
+}
+
 fn main() {
+    if !std::env::args().any(|word| word == "--unpinned") {
+        pin();
+    }
     // On one thread what is compared is the work. On several, a task that is alone and waits for
     // a socket is moved between the workers, which costs raw more than us.
     let one = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
