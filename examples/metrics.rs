@@ -65,7 +65,7 @@ async fn story() -> Outcome {
     for _ in 0..PROCESSES {
         workers.push(Worker::start(directory.path())?);
     }
-    // While they contend: counters only grow, and of each name there is one holder at most.
+    // While they contend counters only grow. Gauges of several processes are no such check: each is read at another moment.
     let mut before = Measures::default();
     for _ in 0..10 {
         tokio::time::sleep(Duration::from_millis(100)).await;
