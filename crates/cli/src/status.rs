@@ -68,17 +68,16 @@ pub(crate) async fn release(options: &Options, args: &Release) -> Outcome {
 }
 
 fn free(name: &str) -> Outcome {
-    answer(&format!("{}: free\n", clean(name)))?;
+    answer(&as_text(name, None))?;
     Ok(exit::OK)
 }
 
-/// The hold that was meant is over, and there is another.
+/// There is another hold than the one that was meant.
 fn anothers(name: &str, meant: Option<FencingToken>, now: &HolderInfo) -> Failure {
     let meant = meant.map(|token| token.to_string()).unwrap_or_default();
     let (name, holder, token) = (clean(name), clean(&now.holder), now.token);
-    let message = format!(
-        "{name}: the hold with token {meant} is over, and {holder} holds it now with token {token}: nothing was released"
-    );
+    let message =
+        format!("{name}: {holder} holds it with token {token}, and nobody with token {meant}: nothing was released");
     Failure::new(exit::CONTENDED, message)
 }
 
@@ -97,7 +96,8 @@ fn confirmed(holder: &str) -> Result<bool, Failure> {
 
 fn as_text(name: &str, holder: Option<&HolderInfo>) -> String {
     let name = clean(name);
-    let Some(holder) = holder else { return format!("{name}: free\n") };
+    // Not "free": a lock delay may keep it closed, and nobody is told so who does not ask for the lock.
+    let Some(holder) = holder else { return format!("{name}: nobody holds it\n") };
     let mut text = format!("{name}: held by {}\n  token      {}\n", clean(&holder.holder), holder.token);
     let mut line = |label: &str, value: &str| text.push_str(&format!("  {label:9}  {value}\n"));
     if let Some(held) = holder.held_for {

@@ -1,4 +1,4 @@
-//! Learns of a lock that was taken away sooner than the next renewal would tell.
+//! Learns of a lock that was taken away sooner than the next renewal would tell, and who has one that was not granted.
 
 use fencelock::{HolderInfo, LockClient, LockGuard, LockMonitor};
 use std::time::Duration;
@@ -46,6 +46,17 @@ pub(super) async fn is_taken(client: &LockClient, guard: &LockGuard) -> bool {
     let hold = guard.monitor();
     // The second look is for an answer that was on its way while something changed.
     is_gone(client, guard, &hold).await && is_gone(client, guard, &hold).await
+}
+
+/// Why a lock was not granted, as far as one short look shows.
+///
+/// # Cancel safety
+/// Dropping the future leaves nothing behind.
+pub(super) async fn whose(client: &LockClient, name: &str) -> &'static str {
+    match timeout(ANSWERS, client.inspect(name)).await {
+        Ok(Ok(None)) => "nobody holds it now, but it was not free: just given back, or kept closed by a lock delay",
+        _ => "somebody else holds it",
+    }
 }
 
 async fn is_gone(client: &LockClient, guard: &LockGuard, hold: &LockMonitor) -> bool {

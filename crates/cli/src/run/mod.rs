@@ -117,12 +117,12 @@ fn lock(client: &LockClient, args: &Run) -> NamedLock {
     lock
 }
 
-/// `None` if somebody else holds it, and the user has been told.
+/// `None` if it is not to be had, and the user has been told.
 async fn acquire(client: &LockClient, lock: &NamedLock, args: &Run) -> Result<Option<LockGuard>, Failure> {
     if args.no_wait {
         let acquired = lock.try_acquire().await?;
         if acquired.is_none() {
-            say(format_args!("{}: somebody else holds it", clean(&args.name)));
+            say(format_args!("{}: {}", clean(&args.name), lookout::whose(client, &args.name).await));
         }
         return Ok(acquired);
     }

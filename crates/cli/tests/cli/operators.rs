@@ -28,9 +28,30 @@ fn status_and_list_show_the_holder() {
 #[test]
 fn a_free_lock_is_free() {
     let place = Place::new();
-    assert_eq!(output(place.fencelock(["status", "n"])).stdout, "n: free\n");
+    assert_eq!(output(place.fencelock(["status", "n"])).stdout, "n: nobody holds it\n");
     assert_eq!(output(place.fencelock(["status", "n", "--exit-code"])).code, Some(1));
-    assert_eq!(output(place.fencelock(["release", "--force", "--yes", "n"])).stdout, "n: free\n");
+    assert_eq!(output(place.fencelock(["release", "--force", "--yes", "n"])).stdout, "n: nobody holds it\n");
+}
+
+/// The lock delay of a hold that was taken away: nobody holds the lock, and nobody is granted it.
+#[test]
+fn a_closed_lock_is_not_called_free() {
+    let place = Place::new();
+    let script = "touch running; sleep 60";
+    let mut holder = start(place.run("--kill-after 30s", "n", script));
+    until("the holder", || place.path("running").exists());
+    assert_eq!(output(place.fencelock(["release", "--force", "--yes", "n"])).stdout, "n: released\n");
+    assert_eq!(holder.code(), Some(76));
+    let refused = output(place.run("--no-wait", "n", "touch ran"));
+    assert_eq!(refused.code, Some(75));
+    assert!(
+        refused.stderr.contains("nobody holds it now") && refused.stderr.contains("lock delay"),
+        "{}",
+        refused.stderr
+    );
+    let said = output(place.fencelock(["status", "n"]));
+    assert_eq!(said.stdout, "n: nobody holds it\n", "and not that it is free");
+    assert!(!place.path("ran").exists());
 }
 
 #[test]

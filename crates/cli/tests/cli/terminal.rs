@@ -356,7 +356,7 @@ fn release_asks_on_a_terminal() {
         assert_eq!(session.code(), Some(if freed { 0 } else { 64 }));
     }
     assert_eq!(holder.code(), Some(76));
-    assert_eq!(output(place.fencelock(["status", "n"])).stdout, "n: free\n");
+    assert_eq!(output(place.fencelock(["status", "n"])).stdout, "n: nobody holds it\n");
 }
 
 /// Who confirms has looked at one hold: the next one keeps the lock.
@@ -382,7 +382,7 @@ fn release_takes_the_lock_from_the_hold_that_was_shown_only() {
     session.keys("y\n");
     assert_eq!(session.code(), Some(75));
     let (old, new) = (tokens()[0], tokens()[1]);
-    session.expect(&format!("the hold with token {old} is over, and second holds it now with token {new}"));
+    session.expect(&format!("second holds it with token {new}, and nobody with token {old}"));
 
     let force = |token: u64, args: &[&str]| {
         let token = token.to_string();
@@ -397,5 +397,5 @@ fn release_takes_the_lock_from_the_hold_that_was_shown_only() {
     assert_eq!(force(new, &["--yes"]).stdout, "n: released\n");
     assert_eq!(second.code(), Some(76));
     let said = force(new, &["--yes"]);
-    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "n: free\n"), "{}", said.stderr);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "n: nobody holds it\n"), "{}", said.stderr);
 }
