@@ -54,7 +54,9 @@ pub(super) async fn is_taken(client: &LockClient, guard: &LockGuard) -> bool {
 /// Dropping the future leaves nothing behind.
 pub(super) async fn whose(client: &LockClient, name: &str) -> &'static str {
     match timeout(ANSWERS, client.inspect(name)).await {
-        Ok(Ok(None)) => "nobody holds it now, but it was not free: just given back, or kept closed by a lock delay",
+        Ok(Ok(None)) => {
+            "nobody holds it now, but it was not free: just given back, kept closed by a lock delay, or a transaction's"
+        }
         _ => "somebody else holds it",
     }
 }
