@@ -111,11 +111,14 @@ impl Page {
         }
         let end = long.as_secs_f64();
         let _ = write!(self.0, "<div class=ends><span>0 s</span><span>{end:.2} s</span></div></div><ol>");
+        let mut notes: Vec<_> = scene.notes.iter().map(|(at, what)| (*at, "", escape(what))).collect();
         if let Some((from, to)) = scene.both() {
-            let _ = write!(self.0, "<li class=bad><b class=bad>{}</b>two hold at once</li>", seconds(to - from));
+            notes.push((from, "bad", format!("two hold at once, for {}", seconds(to - from))));
+            notes.sort_by_key(|(at, ..)| *at);
         }
-        for (at, what) in &scene.notes {
-            let _ = write!(self.0, "<li><b>{}</b>{}</li>", seconds(at.saturating_sub(scene.from)), escape(what));
+        for (at, class, what) in notes {
+            let at = seconds(at.saturating_sub(scene.from));
+            let _ = write!(self.0, "<li class=\"{class}\"><b class=\"{class}\">{at}</b>{what}</li>");
         }
         self.0.push_str("</ol>");
     }

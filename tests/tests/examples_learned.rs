@@ -66,6 +66,10 @@ fn all_engines_are_compared_within_a_minute() {
     let page = std::fs::read_to_string(page).unwrap();
     assert_eq!(page.matches("<h2>").count(), 9);
     assert_eq!(page.matches("<i class=both style=\"left").count(), 2, "a double hold is drawn for both that hold");
+    // Told where it begins, among what else happened then: after the grant that made two of one.
+    let (before, _) = page.split_once("two hold at once, for ").unwrap();
+    let (notes, at) = before.rsplit_once("<b class=\"bad\">").unwrap();
+    assert!(at.ends_with(" s</b>") && notes.ends_with("bob is granted the lock</li><li class=\"bad\">"), "{before}");
     for outside in ["http:", "https:", "src=", "<link", "@import", "url("] {
         assert!(!page.contains(outside), "the page needs {outside}");
     }
