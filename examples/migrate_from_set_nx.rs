@@ -100,9 +100,17 @@ async fn count(address: String, program: Program, me: String) -> Outcome {
     let locks = fencelock::connect(format!("redis://{address}")).await?;
     for turn in 0..10 {
         let both = acquire(program, &locks, &redis, format!("{me}/{turn}")).await?;
-        let counter: u64 = redis.get("counter").await?;
-        tokio::time::sleep(Duration::from_millis(2)).await;
-        let () = redis.set("counter", counter + 1).await?;
+        let work = async {
+            let counter: u64 = redis.get("counter").await?;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            let () = redis.set("counter", counter + 1).await?;
+            Outcome::Ok(())
+        };
+        match &both.guard {
+            // Dropped when the hold is lost or has lasted too long; the old lock alone tells nobody.
+            Some(guard) => guard.while_held(work).await??,
+            None => work.await?,
+        }
         both.release().await?;
     }
     locks.close().await;
