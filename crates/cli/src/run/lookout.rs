@@ -48,16 +48,16 @@ pub(super) async fn is_taken(client: &LockClient, guard: &LockGuard) -> bool {
     is_gone(client, guard, &hold).await && is_gone(client, guard, &hold).await
 }
 
-/// Why a lock was not granted, as far as one short look shows.
+/// Why a lock was not granted that nobody holds, as far as one short look shows.
 ///
 /// # Cancel safety
 /// Dropping the future leaves nothing behind.
-pub(super) async fn whose(client: &LockClient, name: &str) -> &'static str {
+pub(super) async fn without_holder(client: &LockClient, name: &str) -> Option<&'static str> {
     match timeout(ANSWERS, client.inspect(name)).await {
-        Ok(Ok(None)) => {
-            "nobody holds it now, but it was not free: just given back, kept closed by a lock delay, or a transaction's"
-        }
-        _ => "somebody else holds it",
+        Ok(Ok(None)) => Some(
+            "nobody holds it now, but it was not free: just given back, kept closed by a lock delay, or a transaction's",
+        ),
+        _ => None,
     }
 }
 

@@ -122,7 +122,8 @@ async fn acquire(client: &LockClient, lock: &NamedLock, args: &Run) -> Result<Op
     if args.no_wait {
         let acquired = lock.try_acquire().await?;
         if acquired.is_none() {
-            say(format_args!("{}: {}", clean(&args.name), lookout::whose(client, &args.name).await));
+            let why = lookout::without_holder(client, &args.name).await.unwrap_or("somebody else holds it");
+            say(format_args!("{}: {why}", clean(&args.name)));
         }
         return Ok(acquired);
     }
@@ -135,6 +136,9 @@ async fn acquire(client: &LockClient, lock: &NamedLock, args: &Run) -> Result<Op
         Ok(guard) => Ok(Some(guard)),
         Err(e) if e.kind() == ErrorKind::Timeout => {
             say(e);
+            if let Some(why) = lookout::without_holder(client, &args.name).await {
+                say(format_args!("{}: {why}", clean(&args.name)));
+            }
             Ok(None)
         }
         Err(e) => Err(e.into()),

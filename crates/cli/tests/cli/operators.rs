@@ -42,13 +42,13 @@ fn a_closed_lock_is_not_called_free() {
     until("the holder", || place.path("running").exists());
     assert_eq!(output(place.fencelock(["release", "--force", "--yes", "n"])).stdout, "n: released\n");
     assert_eq!(holder.code(), Some(76));
-    let refused = output(place.run("--no-wait", "n", "touch ran"));
-    assert_eq!(refused.code, Some(75));
-    assert!(
-        refused.stderr.contains("nobody holds it now") && refused.stderr.contains("lock delay"),
-        "{}",
-        refused.stderr
-    );
+    for wait in ["--no-wait", "--wait 200ms"] {
+        let refused = output(place.run(wait, "n", "touch ran"));
+        assert_eq!(refused.code, Some(75));
+        for part in ["nobody holds it now", "lock delay"] {
+            assert!(refused.stderr.contains(part), "{wait}: {}", refused.stderr);
+        }
+    }
     let said = output(place.fencelock(["status", "n"]));
     assert_eq!(said.stdout, "n: nobody holds it\n", "and not that it is free");
     assert!(!place.path("ran").exists());
