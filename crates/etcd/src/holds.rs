@@ -13,7 +13,7 @@ pub(crate) struct Holds(Mutex<HashMap<ClaimId, Held>>);
 struct Held {
     validity: Validity,
     place: Arc<str>,
-    /// Told when there is reason to ask whether the place is still there.
+    /// Told when there is reason to ask whether the place, or its lease, is still there.
     suspect: Arc<Notify>,
 }
 
@@ -34,6 +34,11 @@ impl Holds {
                 held.suspect.notify_one();
             }
         }
+    }
+
+    /// The lease has ended: every hold has reason to look.
+    pub(crate) fn suspect_all(&self) {
+        lock(&self.0).values().for_each(|held| held.suspect.notify_one());
     }
 
     /// Some holds, as many as `most`, have reason to ask.

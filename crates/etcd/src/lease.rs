@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 /// How long a hold lasts before its loss is watched for. A shorter one costs no watch, and no loss is missed.
 const WATCHED_AFTER: Duration = Duration::from_millis(50);
-/// The pause after a look without an answer.
+/// The pause after a look that did not find it gone.
 const REST: Duration = Duration::from_millis(100);
 
 pub(crate) struct EtcdLease {
@@ -32,23 +32,21 @@ impl EtcdLease {
         Self { inner, claim, shared, id, place, created, seen }
     }
 
-    /// Ends when the place is there no more as it was made, for which there may be a reason to ask from elsewhere.
-    async fn until_gone(&self, suspect: &Notify) {
-        tokio::time::sleep(WATCHED_AFTER).await;
-        let mut seen = self.seen;
-        loop {
-            let ear = self.inner.watches.listen_to_all(&self.place, seen);
-            tokio::select! {
-                () = ear.heard() => {}
-                () = suspect.notified() => {}
-            }
-            match self.inner.is_there(&self.place, self.created).await {
-                Ok((true, revision)) => seen = revision,
-                Ok((false, _)) => return,
-                // Not known: what the keepalives prove counts until it is.
-                Err(_) => {}
-            }
+    /// Asks whether the place is there as it was made, and at which revision; not at once again after a yes.
+    async fn look(&self) -> Result<(bool, i64), Failure> {
+        let there = self.inner.is_there(&self.place, self.created).await;
+        if !matches!(there, Ok((false, _))) {
             tokio::time::sleep(REST).await;
+        }
+        there
+    }
+
+    /// None if the lease ended meanwhile.
+    async fn unless_ended<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            _ = self.shared.until_ended() => None,
+            done = work => Some(done),
         }
     }
 }
@@ -60,12 +58,24 @@ fn lost() -> Error {
 #[async_trait]
 impl Lease for EtcdLease {
     async fn keep_alive(&self, validity: &Validity) -> LossReason {
-        let suspect = Arc::new(Notify::new());
-        let _registered = Registered::new(&self.shared, validity, &self.place, &suspect);
-        tokio::select! {
-            () = self.until_gone(&suspect) => LossReason::Revoked,
-            _ = self.shared.until_ended() => LossReason::SessionEnded,
+        // Told by the watch, by a safety look, and by the end of the lease.
+        let told = Arc::new(Notify::new());
+        let _registered = Registered::new(&self.shared, validity, &self.place, &told);
+        // What is rare is boxed: many holds are kept, and nearly all of them wait to be told.
+        let mut go_on = Box::pin(self.unless_ended(tokio::time::sleep(WATCHED_AFTER))).await.is_some();
+        let mut seen = self.seen;
+        while go_on {
+            let _ear = self.inner.watches.listen_to_all(&self.place, seen, &told);
+            told.notified().await;
+            match Box::pin(self.unless_ended(self.look())).await {
+                Some(Ok((true, revision))) => seen = revision,
+                Some(Ok((false, _))) => return LossReason::Revoked,
+                // Not known: what the keepalives prove counts until it is.
+                Some(Err(_)) => {}
+                None => go_on = false,
+            }
         }
+        LossReason::SessionEnded
     }
 
     async fn extend(&self, ttl: Duration, validity: &Validity) -> Result<()> {

@@ -116,6 +116,7 @@ impl Shared {
             }
             ends
         });
+        self.holds.suspect_all();
         self.wake.notify_one();
     }
 

@@ -37,7 +37,7 @@ enum Command {
 }
 
 struct Watched {
-    key: String,
+    key: Arc<str>,
     from: i64,
     ear: Arc<Notify>,
     /// Hears of what is written, too. Its owner is told by its lease to look again after a break.
@@ -71,19 +71,18 @@ impl Watches {
 
     /// Hears of the deletion of `key` after `revision`.
     pub(crate) fn listen(&self, key: &str, revision: i64) -> Ear {
-        self.begin(key, revision, false)
+        self.begin(key.into(), revision, false, Arc::new(Notify::new()))
     }
 
-    /// Hears of the deletion of `key` and of what is written there, after `revision`.
-    pub(crate) fn listen_to_all(&self, key: &str, revision: i64) -> Ear {
-        self.begin(key, revision, true)
+    /// Has `told` hear of the deletion of `key` and of what is written there, after `revision`.
+    pub(crate) fn listen_to_all(&self, key: &Arc<str>, revision: i64, told: &Arc<Notify>) -> Ear {
+        self.begin(Arc::clone(key), revision, true, Arc::clone(told))
     }
 
-    fn begin(&self, key: &str, revision: i64, of_all: bool) -> Ear {
+    fn begin(&self, key: Arc<str>, revision: i64, of_all: bool, ear: Arc<Notify>) -> Ear {
         let id = self.ids.fetch_add(1, Ordering::SeqCst);
-        let ear = Arc::new(Notify::new());
         let (from, told) = (revision.saturating_add(1), Arc::clone(&ear));
-        let watched = Watched { key: key.to_owned(), from, ear: told, of_all, begun: false };
+        let watched = Watched { key, from, ear: told, of_all, begun: false };
         if self.commands.send(Command::Add(id, watched)).is_err() {
             ear.notify_one();
         }
@@ -194,9 +193,8 @@ fn options(id: i64, watch: &Watched) -> WatchOptions {
 /// A stream opened with one of the watches; the others are added to it.
 async fn open(members: &Members, member: usize, watched: &HashMap<i64, Watched>) -> Option<(WatchStream, i64)> {
     let (id, watch) = watched.iter().next()?;
-    let begin = |mut client: etcd_client::Client| async move {
-        client.watch(watch.key.as_str(), Some(options(*id, watch))).await
-    };
+    let begin =
+        |mut client: etcd_client::Client| async move { client.watch(&*watch.key, Some(options(*id, watch))).await };
     let opened = timeout(members.limit(), members.ask(member, None, begin)).await;
     opened.ok()?.ok().map(|stream| (stream, *id))
 }
@@ -295,13 +293,13 @@ impl Hub<'_> {
     async fn begin(&mut self, requests: &mut WatchRequestSender, id: i64) -> Result<(), ()> {
         let Some(watch) = self.watched.get_mut(&id) else { return Ok(()) };
         watch.begun = true;
-        within(requests.watch(watch.key.as_str(), Some(options(id, watch)))).await
+        within(requests.watch(&*watch.key, Some(options(id, watch)))).await
     }
 
     fn tell(&self, answer: &WatchResponse) {
         let Some(watch) = self.watched.get(&answer.watch_id()) else { return };
         if answer.canceled() || !answer.events().is_empty() {
-            tracing::trace!(target: "fencelock", engine = "etcd", key = watch.key, canceled = answer.canceled(), "watch heard");
+            tracing::trace!(target: "fencelock", engine = "etcd", key = &*watch.key, canceled = answer.canceled(), "watch heard");
             watch.ear.notify_one();
         }
     }

@@ -82,7 +82,8 @@ impl ZooKeeperLock {
             engine: Arc::clone(&self.inner),
             session: Arc::clone(session),
             claim: claim.clone(),
-            place,
+            path: place.path.into(),
+            czxid: place.czxid,
         };
         // What lives in a session lives as long as the session does, whatever was asked for.
         let ttl = tempo.session.saturating_sub(claim.lock_delay());

@@ -1,0 +1,41 @@
+//! The bytes that a held lock costs its client, counted by the allocator.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs, reason = "a test says what it expects by panicking")]
+
+mod common;
+
+use common::client;
+use fencelock_core::LockGuard;
+use fencelock_lab::Etcd;
+use std::time::Duration;
+
+#[global_allocator]
+static ALLOC: dhat::Alloc = dhat::Alloc;
+
+/// More than the two kibibytes that are aimed at: two thirds of it are what every engine costs, a sixth the map of its evidence.
+const MOST: usize = 2_688;
+
+#[test]
+fn a_held_lock_costs_little() {
+    const HOLDS: usize = 1_000;
+    let etcd = Etcd::start().unwrap();
+    let _profiler = dhat::Profiler::builder().testing().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = client(&etcd).await;
+        let warm = client.acquire("warm").await.unwrap();
+        let ttl = Duration::from_secs(12);
+        let mut guards = Vec::with_capacity(HOLDS);
+        let before = dhat::HeapStats::get().curr_bytes;
+        for n in 0..HOLDS {
+            guards.push(client.named(&format!("orders/{n}")).ttl(ttl).acquire().await.unwrap());
+        }
+        let fresh = (dhat::HeapStats::get().curr_bytes - before) / HOLDS;
+        tokio::time::sleep(ttl * 3 / 4).await;
+        let renewed = (dhat::HeapStats::get().curr_bytes - before) / HOLDS;
+        println!("bytes a held lock: {fresh} fresh, {renewed} while renewed");
+        assert!(guards.iter().all(LockGuard::is_held));
+        assert!(fresh <= MOST && renewed <= MOST, "{fresh} fresh, {renewed} renewed");
+        drop((warm, guards));
+    });
+}
