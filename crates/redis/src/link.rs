@@ -225,7 +225,12 @@ impl Link {
 /// The failure of an opening, told to one more who waited for it.
 fn again(failure: &Failure) -> Failure {
     let told = Failure::not_reached(failure.error.message());
-    let error = fencelock_core::Error::new(failure.error.kind(), told.error.message().to_owned()).with_engine("redis");
+    // Who was turned away was reached.
+    let message = match failure.error.kind() {
+        fencelock_core::ErrorKind::Unavailable => told.error.message(),
+        _ => failure.error.message(),
+    };
+    let error = fencelock_core::Error::new(failure.error.kind(), message.to_owned()).with_engine("redis");
     Failure { error, next: failure.next.clone(), ..told }
 }
 

@@ -190,6 +190,7 @@ async fn users_passwords_and_what_the_acl_must_allow() {
         assert_eq!(e.kind(), ErrorKind::Denied, "{wrong}: {e}");
         let shown = format!("{e} {e:?}");
         assert!(!shown.contains("s3cret") && !shown.contains("wrong@"), "{shown}");
+        assert!(!shown.contains("not reached"), "{shown}");
     }
     // Taken away while it is connected: denied, and not waited for.
     acl(&["ACL", "SETUSER", "app", "-evalsha", "-eval"]);
