@@ -225,6 +225,8 @@ fn fresh(user: User, folder: &Path) -> Result<PathBuf, Failure> {
         let mut install = Command::new(own);
         install.args(words).args(["mariadb-install-db", "--no-defaults", "--skip-test-db"]);
         install.arg("--auth-root-authentication-method=normal").arg(format!("--datadir={}", data.display()));
+        // Where several use one folder, each removes the temporary tables of the others.
+        install.env("TMPDIR", folder);
         template::run(&mut install)?;
         // A folder is a database.
         template::run(Command::new(own).args(words).arg("mkdir").arg(data.join("test")))

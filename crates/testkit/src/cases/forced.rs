@@ -127,6 +127,7 @@ pub(crate) async fn a_forced_release_frees_the_hold_that_was_meant(stage: Stage)
     ensure!(!operator.force_release_if(&name, second.token()).await?, "freed once, and once more");
     let reason = within("the holder is told", stage.ttl() + SLACK, second.lost()).await?;
     ensure!(reason == LossReason::Revoked, "the lock was taken away, and the holder was told {reason:?}");
+    let mut decided = 0;
     for round in 0..HANDOVERS {
         let old = take(&a, &name).await?;
         let token = old.token();
@@ -136,15 +137,24 @@ pub(crate) async fn a_forced_release_frees_the_hold_that_was_meant(stage: Stage)
         let forced = tokio::spawn(async move { forced.force_release_if(&to, token).await });
         tokio::time::sleep(pause).await;
         let released = old.release().await;
-        let freed = forced.await??;
+        let freed = match forced.await? {
+            Ok(freed) => Some(freed),
+            // Where a majority decides and some are silent, who was in the middle of it may not know.
+            Err(e) if e.kind() == ErrorKind::Unavailable => None,
+            Err(e) => return Err(e.into()),
+        };
+        decided += u32::from(freed.is_some());
         match released.map_err(|e| e.kind()) {
-            Ok(()) => ensure!(!freed, "released by its holder, and freed by force too"),
-            Err(ErrorKind::Lost) => ensure!(freed, "the hold of token {token} was lost, and not to the operator"),
+            Ok(()) => ensure!(freed != Some(true), "released by its holder, and freed by force too"),
+            Err(ErrorKind::Lost) => {
+                ensure!(freed != Some(false), "the hold of token {token} was lost, and not to the operator");
+            }
             Err(other) => return Err(crate::Failure::new(format!("releasing came to {other}"))),
         }
         let next = within("the next holder", stage.ttl() * 2 + SLACK, next).await???;
         let kept = next.release().await;
         ensure!(kept.is_ok(), "round {round}: the hold after the one that was meant came to {kept:?}");
     }
+    ensure!(decided >= HANDOVERS / 2, "{decided} of {HANDOVERS} forced releases had an answer");
     is_free(&b, &name).await
 }
