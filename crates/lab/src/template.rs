@@ -79,12 +79,11 @@ pub(crate) fn data(
     }
     make(&data)?;
     if let Some(template) = template {
-        // Copied beside it and renamed: another process may do the same at the same time.
-        let own = template.with_extension(std::process::id().to_string());
-        copy(&data, &own)?;
-        if std::fs::rename(&own, &template).is_err() {
-            let _ = std::fs::remove_dir_all(&own);
-        }
+        // Copied beside it and renamed: another process, or another thread of this one, may do the same at the same
+        // time, and the first one's is kept.
+        let own = tempfile::Builder::new().prefix(name).tempdir_in(template.parent().unwrap_or(folder))?;
+        copy(&data, &own.path().join("data"))?;
+        let _ = std::fs::rename(own.path().join("data"), &template);
     }
     Ok(data)
 }
