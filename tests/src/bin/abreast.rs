@@ -47,8 +47,14 @@ impl Program {
     fn run(&self, screen: &Mutex<()>) -> io::Result<bool> {
         let started = Instant::now();
         let mut said = tempfile::tempfile()?;
-        let status = Command::new(&self.executable)
+        let mut program = Command::new(&self.executable);
+        // Without it, a test that builds something has each package built by the toolchain that its folder names.
+        if let Some(toolchain) = option_env!("RUSTUP_TOOLCHAIN") {
+            program.env("RUSTUP_TOOLCHAIN", toolchain);
+        }
+        let status = program
             .current_dir(&self.folder)
+            .env("CARGO", env!("CARGO"))
             .env("CARGO_MANIFEST_DIR", &self.folder)
             .stdin(Stdio::null())
             .stdout(said.try_clone()?)

@@ -82,7 +82,7 @@ pub(crate) async fn seized_stays_closed_for_its_lock_delay(stage: Stage) -> Outc
 pub(crate) async fn release_of_a_stolen_lease_never_frees_the_thiefs(stage: Stage) -> Outcome {
     let name = stage.name("lock");
     let (a, b) = (stage.engine().await?, stage.engine().await?);
-    let (old, thief, third) = (stage.claim(&name)?, stage.claim(&name)?, stage.claim(&name)?);
+    let (old, thief, third) = (stage.long_claim(&name)?, stage.long_claim(&name)?, stage.claim(&name)?);
     let lease = granted(a.try_acquire(&old).await)?.lease;
     stage.seize(&name).await?;
     let stolen = granted(b.try_acquire(&thief).await)?;
