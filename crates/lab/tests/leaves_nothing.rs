@@ -112,6 +112,11 @@ fn assert_nothing_is_left(id: u32, temporary: &Path, processes: &[(u32, u64)]) {
     let left: Vec<_> = processes.iter().filter(|process| is_alive(**process)).collect();
     assert!(left.is_empty(), "processes: {left:?}");
     assert_eq!(entries(temporary), Vec::<PathBuf>::new(), "files");
+    // The kernel takes a namespace's links away some time after the namespace.
+    let until = Instant::now() + Duration::from_secs(20);
+    while !left_in_the_kernel(id, temporary).is_empty() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(100));
+    }
     assert_eq!(left_in_the_kernel(id, temporary), Vec::<String>::new());
 }
 

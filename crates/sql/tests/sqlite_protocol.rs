@@ -279,9 +279,9 @@ async fn a_lock_is_taken_over_when_its_time_is_up_and_no_sooner() {
 async fn a_hold_outlives_its_ttl_while_it_is_renewed() {
     let file = File::new();
     let (one, other) = (file.client().await, file.client().await);
-    let guard = one.named("a").ttl(ms(150)).acquire().await.unwrap();
-    for _ in 0..10 {
-        tokio::time::sleep(ms(60)).await;
+    let guard = one.named("a").ttl(ms(800)).acquire().await.unwrap();
+    for _ in 0..6 {
+        tokio::time::sleep(ms(300)).await;
         assert!(guard.is_held() && other.try_acquire("a").await.unwrap().is_none());
     }
     let fixed = one.named("b").ttl(ms(150)).auto_renew(false).acquire().await.unwrap();

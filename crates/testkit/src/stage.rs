@@ -64,9 +64,10 @@ impl Stage {
         self.claim_for(name, self.ttl())
     }
 
-    /// A claim whose hold, which nobody renews, outlasts what a loaded machine makes of a case.
+    /// A claim whose hold, which nobody renews, outlasts what a loaded machine makes of a case; in a session the
+    /// service sets the time.
     pub(crate) fn long_claim(&self, name: &str) -> Outcome<Claim> {
-        self.claim_for(name, self.ttl() * 10)
+        self.claim_for(name, if self.is_session() { self.ttl() } else { self.ttl() * 10 })
     }
 
     fn claim_for(&self, name: &str, ttl: Duration) -> Outcome<Claim> {

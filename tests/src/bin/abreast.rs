@@ -1,7 +1,7 @@
 //! Runs the test programs that cargo built, several at a time: most of what they do is waiting for a lease to end.
 //!
 //! `abreast PLAN [N]`: PLAN is what `cargo test --no-run --message-format json`
-//! wrote; N programs run at a time (3 unless told). Each runs as cargo runs it, in the folder
+//! wrote; N programs run at a time (2 unless told). Each runs as cargo runs it, in the folder
 //! of its package, and what it says is shown in one piece when it has ended. Ends with 1 if one failed.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "what the tests say is its report")]
@@ -78,7 +78,7 @@ impl Program {
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let plan = arguments.next().ok_or("usage: abreast PLAN [N]")?;
-    let abreast: usize = arguments.next().map_or(Ok(3), |given| given.parse())?;
+    let abreast: usize = arguments.next().map_or(Ok(2), |given| given.parse())?;
     let mut programs = Vec::new();
     for line in BufReader::new(File::open(plan)?).lines() {
         programs.extend(Program::told(&serde_json::from_str(&line?)?));

@@ -48,7 +48,21 @@ fn of_status_and_list() {
     let mut holder = start(place.run("--holder me --note why", "a", script));
     until("the holder", || place.path("running").exists());
     let held = json(&place, &["status", "--json", "a"], 0);
-    let all = ["claim", "held", "held_for_ms", "holder", "name", "note", "remaining_ms", "since", "token", "waiters"];
+    let all = [
+        "asked_ago_ms",
+        "asked_at",
+        "claim",
+        "held",
+        "held_for_ms",
+        "holder",
+        "name",
+        "note",
+        "remaining_ms",
+        "since",
+        "token",
+        "waiters",
+        "waiting",
+    ];
     assert_eq!(keys(&held), all);
     assert_eq!((&held["held"], &held["holder"], &held["note"]), (&true.into(), &"me".into(), &"why".into()));
     assert!(held["token"].is_u64() && held["remaining_ms"].as_u64().unwrap() > 10_000, "{held}");
