@@ -38,6 +38,12 @@ pub(crate) async fn open(
             Error::new(ErrorKind::Denied, "the servers refuse to authenticate this client")
         }
         Failed::At(zookeeper_client::Error::BadArguments(why)) => invalid(why.to_string()),
+        Failed::At(e) if config.tls.is_some() => {
+            // The client library keeps to itself at which step a server was given up.
+            let hint = "over TLS that is also a server whose certificate is not trusted, or that does not accept ours, \
+                        or demands one: its log says which";
+            Error::new(ErrorKind::Unavailable, format!("no session: {e} ({hint})"))
+        }
         Failed::At(e) => Error::new(ErrorKind::Unavailable, format!("no session: {e}")),
     })
 }

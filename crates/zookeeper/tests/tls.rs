@@ -36,6 +36,7 @@ async fn a_server_that_is_trusted_serves() {
     let other = Certificates::make().unwrap();
     let e = engine(&url(&other.path("ca.pem"))).await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unavailable, "a server that is not trusted: {e}");
+    assert!(e.to_string().contains("certificate is not trusted"), "{e}");
     let e = engine(&url(&ca.with_file_name("missing"))).await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidConfig, "{e}");
 }
@@ -50,4 +51,5 @@ async fn a_server_may_ask_for_a_certificate() {
     shown.acquire("a").await.unwrap().release().await.unwrap();
     let e = engine(&url(&server, &format!("&ca_file={ca}"))).await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    assert!(e.to_string().contains("certificate is not trusted, or that does not accept ours, or demands one"), "{e}");
 }
