@@ -1,6 +1,6 @@
 //! Signals to the supervisor.
 
-use crate::support::{Place, command_of, start, stat, until};
+use crate::support::{Place, command_of, is_stopped, start, until};
 use std::os::unix::process::ExitStatusExt;
 
 #[test]
@@ -37,7 +37,7 @@ fn a_stop_and_a_continue_reach_the_command() {
     let command = command_of(running.pid());
     // As the terminal and a shell do it: stopped together, and continued.
     running.signal("TSTP");
-    until("the stop", || stat(command).is_some_and(|(state, ..)| state == 'T'));
+    until("the stop", || is_stopped(command));
     let beats = place.read("log").lines().count();
     std::thread::sleep(std::time::Duration::from_millis(100));
     assert_eq!(place.read("log").lines().count(), beats, "stopped");

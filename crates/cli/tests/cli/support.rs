@@ -196,6 +196,13 @@ pub(crate) fn stat(pid: i32) -> Option<(char, i32, i32)> {
     (!matches!(state, 'Z' | 'X')).then_some(stat)
 }
 
+/// Whether the group of this leader has stopped. A shell whose new process stopped between
+/// `vfork` and `exec` sleeps (`D`) until that one goes on, and so has stopped too.
+pub(crate) fn is_stopped(leader: i32) -> bool {
+    let states = group(leader).into_iter().filter_map(stat).map(|(state, ..)| state).collect::<Vec<_>>();
+    states.contains(&'T') && states.iter().all(|state| matches!(state, 'T' | 'D'))
+}
+
 /// Living processes for which `is_one` says so, given parent and group.
 pub(crate) fn processes(is_one: impl Fn(i32, i32) -> bool) -> Vec<i32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
