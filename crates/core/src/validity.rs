@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 /// Why a hold was lost. Final: a lost hold never comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -370,14 +371,14 @@ impl Validity {
         self.until(|v| v.ended()).await
     }
 
-    /// Ends when the hold has ended or its release has begun.
-    pub(crate) async fn until_not_held(&self) {
-        self.until(|v| (!v.is_held()).then_some(())).await;
+    /// Ends at the next change, of those that are made after it was enabled.
+    pub(crate) fn changes(&self) -> Notified<'_> {
+        self.0.changed.notified()
     }
 
     async fn until<T>(&self, done: impl Fn(&Self) -> Option<T>) -> T {
         loop {
-            let changed = self.0.changed.notified();
+            let changed = self.changes();
             tokio::pin!(changed);
             changed.as_mut().enable();
             if let Some(done) = done(self) {
