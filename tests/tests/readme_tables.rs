@@ -176,19 +176,3 @@ fn what_the_readme_says_of_ours_beside_others_is_so() {
         assert!(sources.contains(&format!("rslock {version}")), "it is measured beside rslock {version}");
     }
 }
-
-/// The second command ends with one line for each of its stages.
-#[test]
-fn the_readme_shows_the_stages_that_there_are() {
-    let run = read("tests/run");
-    let (_, body) = run.split_once("everything() {").unwrap();
-    let (body, _) = body.split_once("\n}").unwrap();
-    let stages: Vec<_> =
-        body.lines().filter_map(|line| line.trim().strip_prefix("stage ")?.split(' ').next()).collect();
-    let readme = read("README.md");
-    let (_, shown) = readme.split_once("$ tests/run\n…\n== summary\n").unwrap();
-    let (shown, _) = shown.split_once("```").unwrap();
-    assert!(shown.trim_end().ends_with(" passed, 0 failed"), "{shown}");
-    let shown: Vec<_> = shown.lines().filter_map(|line| line.strip_prefix("ok      ")?.split(',').next()).collect();
-    assert_eq!(shown, stages);
-}

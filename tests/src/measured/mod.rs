@@ -1,0 +1,91 @@
+//! Runs whose results are kept in `measured/`, and the parts of the README that are written from them.
+//!
+//! The program `measured` puts a new run in place; a test compares.
+
+mod bench;
+mod costs;
+mod date;
+mod lab;
+mod levels;
+mod lines;
+mod properties;
+mod readme;
+mod shown;
+mod totals;
+mod whole;
+mod witnesses;
+mod words;
+
+pub use readme::{between, replaced};
+
+use std::path::{Path, PathBuf};
+
+/// What went wrong is for whoever puts a run in place.
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// The root of the repository.
+#[must_use]
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn kept(file: &str) -> PathBuf {
+    root().join("measured").join(file)
+}
+
+fn read(file: &Path) -> Result<String> {
+    std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()).into())
+}
+
+/// Keeps a whole run of the lab: its verdicts in JSON, and what it printed.
+///
+/// # Errors
+///
+/// When a file cannot be read or written, or the run is not a whole one.
+pub fn keep_lab(report: &Path, log: &Path, note: &str) -> Result<()> {
+    let lines = lab::taken(&read(report)?, &read(log)?, &date::of(report)?, note)?;
+    Ok(std::fs::write(kept("lab.jsonl"), lines)?)
+}
+
+/// Keeps a run of the benchmark: its rows in JSON.
+///
+/// # Errors
+///
+/// When a file cannot be read or written, or the rows are not of all engines.
+pub fn keep_bench(rows: &Path, note: &str) -> Result<()> {
+    let lines = bench::taken(&read(rows)?, &date::of(rows)?, note)?;
+    Ok(std::fs::write(kept("bench.jsonl"), lines)?)
+}
+
+/// Keeps how `tests/run` ended, of all or of one engine.
+///
+/// # Errors
+///
+/// When a file cannot be read or written, or the run was not green.
+pub fn keep_tests(log: &Path) -> Result<()> {
+    let (file, text) = whole::taken(&read(log)?, &date::of(log)?)?;
+    Ok(std::fs::write(kept(&file), text)?)
+}
+
+/// What the README should say between each pair of marks.
+///
+/// # Errors
+///
+/// When what is kept cannot be read, or has something that the README has no words for.
+pub fn parts() -> Result<Vec<(&'static str, String)>> {
+    let bench = bench::Bench::read(&read(&kept("bench.jsonl"))?)?;
+    let stages = whole::stages(&read(&root().join("tests/run"))?)?;
+    // A run can be kept once it is green, and it is green with what is written here: without one there are no numbers.
+    let whole = std::fs::read_to_string(kept("tests.txt")).ok();
+    let mut parts = vec![
+        ("one", whole::one(&read(&kept("tests-sqlite.txt"))?)?),
+        ("whole", whole::all(whole.as_deref(), &stages)?),
+        ("costs", costs::text(&bench)?),
+    ];
+    if let Ok(text) = read(&kept("lab.jsonl")) {
+        let lab = lab::Lab::read(&text)?;
+        totals::check(&lab)?;
+        parts.push(("shown", shown::text(&lab)?));
+    }
+    Ok(parts)
+}
