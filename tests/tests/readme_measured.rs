@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
 
-use fencelock_tests::measured::{between, parts, replaced, root};
+use fencelock_tests::measured::{between, parts, quickest, replaced, root};
 
 #[test]
 fn what_the_readme_says_of_runs_is_what_came_of_them() {
@@ -39,6 +39,14 @@ fn no_figure_stands_beside_the_marks() {
         let figure = said.find(|c: char| c.is_ascii_digit());
         assert_eq!(figure, None, "{section}: a figure that no file supports: {rest}");
     }
+}
+
+/// As the README says of it, where it chooses an engine.
+#[test]
+fn redis_is_the_quickest_of_the_services() {
+    let text = std::fs::read_to_string(root().join("README.md")).unwrap();
+    assert!(text.contains("the quickest of the services"));
+    assert_eq!(quickest().unwrap().as_deref(), Some("redis"));
 }
 
 #[test]

@@ -2,26 +2,34 @@
 
 use super::Result;
 use super::bench::{Bench, Budget, ENGINES, Row};
-use super::words::engine as title;
+use super::words::{engine as title, wrapped};
 use std::fmt::Write;
 
 const CASES: [&str; 5] = ["one task", "64 tasks", "8 tasks, one name", "8 processes, one name", "try on a held lock"];
 
 pub(super) fn text(bench: &Bench) -> Result<String> {
     let ours = bench.row("one task", "redis", "ours").ok_or("Redis was not measured")?;
-    let mut text = format!(
-        "Measured on {}, by `{}`: {} rounds, in which contenders take turns; client and\nserver are pinned to one processor. \
-         *Floor* is the fewest commands that do the same, with a token, sent raw one by one through the same\nclient library. \
-         A number is our rate as a multiple of the floor's, the median of the rounds; *noise* is the floor against itself.\n\
-         With 64 tasks, what is ready together travels together. For one name the floor is one task that meets nobody.\n\n",
+    let mut text = wrapped(&format!(
+        "Measured on {}, by `{}`: {} rounds, in which contenders take turns; client and server are pinned to one processor. \
+         *Floor* is the fewest commands that do the same, with a token, sent raw one by one through the same client library. A \
+         number is our rate as a multiple of the floor's, the median of the rounds; *noise* is the floor against itself. With 64 \
+         tasks, what is ready together travels together. For one name the floor is one task that meets nobody.",
         bench.run.told(),
         bench.run.command,
         ours.rounds
-    );
+    ));
+    text.push_str("\n\n");
     ratios(bench, &mut text)?;
     budgets(&bench.budgets, &mut text)?;
     peers(bench, &mut text)?;
     Ok(text)
+}
+
+/// The service on which one task acquires and releases most often.
+pub(super) fn quickest(bench: &Bench) -> Option<&str> {
+    let services = ENGINES.into_iter().filter(|engine| *engine != "sqlite");
+    let rate = |engine| bench.row("one task", engine, "ours").and_then(|row| row.ops_per_s);
+    services.max_by(|one, other| rate(one).partial_cmp(&rate(other)).unwrap_or(std::cmp::Ordering::Equal))
 }
 
 fn head(first: &str, columns: &[&str], text: &mut String) -> std::fmt::Result {
@@ -86,10 +94,9 @@ fn budgets(budgets: &[Budget], text: &mut String) -> Result<()> {
 }
 
 fn peers(bench: &Bench, text: &mut String) -> Result<()> {
-    text.push_str(
-        "\nBeside what one would take instead, on the same server, by our rate as a multiple of *its*: below 1 it is ahead, and the\n\
-         last column says what that saves. \\* marks where one of its tasks has the lock all the time.\n\n",
-    );
+    let beside = "Beside what one would take instead, on the same server, by our rate as a multiple of *its*: below 1 it is \
+        ahead, and the last column says what that saves. \\* marks where one of its tasks has the lock all the time.";
+    write!(text, "\n{}\n\n", wrapped(beside))?;
     writeln!(text, "| engine | beside | {} | it does without |", CASES.join(" | "))?;
     writeln!(text, "|---|---|{}---|", "--:|".repeat(CASES.len()))?;
     for engine in ENGINES {
@@ -141,7 +148,7 @@ mod tests {
         assert!(kept.contains("\"ratio_to_floor\":0.9123") && !kept.contains("null"), "{kept}");
         let said = text(&Bench::read(&kept).unwrap()).unwrap();
         for part in [
-            "with nothing else to do, by `cargo run --release -p fencelock-bench -- --quick`: 9 rounds",
+            "with nothing else to do, by\n`cargo run --release -p fencelock-bench -- --quick`: 9 rounds",
             "| Redis | 0.91 | – | – | – | – | 1.01 |\n",
             "Of 2 budgets 1 are met; what is over its limit stands in bold.",
             "| w | ≤ 1.15 | – | – | – | **1.20** | – | 1.10 | – | – |\n",

@@ -1,7 +1,7 @@
 //! What each deployment says of itself, and whether all of it was shown.
 
 use super::lab::{Claim, Experiment, Lab};
-use super::words::{count, engine, marked};
+use super::words::{count, counted, engine, marked};
 
 pub(super) fn table(lab: &Lab) -> String {
     let mut text = "| | deployment | level | | experiments | faults that hit | locks granted | the next level, or what is open |\n\
@@ -33,7 +33,7 @@ fn reason(claim: &Claim) -> String {
         claim.lacks.iter().partition(|lack| lack.contains(" is broken in ") || lack.contains(" is inconclusive in "));
     let verdicts = match verdicts.len() {
         0 => None,
-        some => Some(format!("{some} verdicts not as promised, below")),
+        some => Some(format!("{} not as promised, below", counted(some, "verdict"))),
     };
     rest.into_iter().cloned().chain(verdicts).collect::<Vec<_>>().join("; ")
 }

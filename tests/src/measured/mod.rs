@@ -67,6 +67,16 @@ pub fn keep_tests(log: &Path) -> Result<()> {
     Ok(std::fs::write(kept(&file), text)?)
 }
 
+/// The service on which one task acquires and releases most often, by the benchmark that is kept.
+///
+/// # Errors
+///
+/// When it cannot be read.
+pub fn quickest() -> Result<Option<String>> {
+    let bench = bench::Bench::read(&read(&kept("bench.jsonl"))?)?;
+    Ok(costs::quickest(&bench).map(str::to_owned))
+}
+
 /// What the README should say between each pair of marks.
 ///
 /// # Errors

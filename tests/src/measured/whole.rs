@@ -2,7 +2,7 @@
 
 use super::Result;
 use super::lines::Run;
-use super::words::list;
+use super::words::{list, wrapped};
 
 /// The file to keep it in, and its text: where and when, and the lines that the runner printed after `== summary`.
 pub(super) fn taken(log: &str, date: &str) -> Result<(String, String)> {
@@ -47,7 +47,7 @@ pub(super) fn all(kept: Option<&str>, stages: &[String]) -> Result<String> {
     let begin = "Without an engine's name it is every check and test, on real servers under real faults";
     let Some(kept) = kept else {
         let stages: Vec<_> = stages.iter().map(|stage| format!("`{stage}`")).collect();
-        return Ok(format!("{begin}: {}.\n", list(&stages)));
+        return Ok(wrapped(&format!("{begin}: {}.", list(&stages))) + "\n");
     };
     let (told, summary) = kept.split_once('\n').ok_or("it is empty")?;
     let ran: Vec<_> = summary.lines().filter_map(stage).collect();

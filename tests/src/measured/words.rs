@@ -50,6 +50,42 @@ pub(super) fn marked(text: &str) -> String {
     text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
+/// A paragraph, in lines of the width that the others have; what is between backticks is not broken.
+pub(super) fn wrapped(text: &str) -> String {
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for (at, part) in text.split('`').enumerate() {
+        let code = at % 2 == 1;
+        let words: Vec<_> = if code { vec![part] } else { part.split(' ').collect() };
+        for (at, word) in words.iter().enumerate() {
+            // What follows code belongs to its word.
+            if at > 0 {
+                line.push(' ');
+            }
+            line.push_str(&if code { format!("`{word}`") } else { (*word).to_owned() });
+            if line.chars().count() > 120
+                && let Some(end) = last_space(&line)
+            {
+                let rest = line.split_off(end);
+                lines.push(std::mem::replace(&mut line, rest.trim_start().to_owned()));
+            }
+        }
+    }
+    lines.push(line);
+    lines.join("\n")
+}
+
+/// The last space that is not in code.
+fn last_space(line: &str) -> Option<usize> {
+    let (mut code, mut found) = (false, None);
+    for (at, c) in line.char_indices() {
+        code ^= c == '`';
+        if c == ' ' && !code {
+            found = Some(at);
+        }
+    }
+    found
+}
+
 /// How an engine is called in texts.
 pub(super) fn engine(id: &str) -> &str {
     match id {
@@ -78,6 +114,9 @@ mod tests {
         let times = [[430, 9_999], [10_000, 259_693], [1_000_000, 4_321_000]].map(|pair| pair.map(time));
         assert_eq!(times.concat(), ["0.4 ms", "9.9 ms", "10 ms", "259 ms", "1.0 s", "4.3 s"]);
         assert_eq!(list(&["a".to_owned(), "b".to_owned(), "c".to_owned()]), "a, b and c");
+        let code = format!("{} `b c`, d", "a".repeat(115));
+        assert_eq!(wrapped(&code), format!("{}\n`b c`, d", "a".repeat(115)));
+        assert_eq!(wrapped("a `b c` d"), "a `b c` d");
         assert_eq!(marked("1 member, etcd.lease_fixes, x"), "1 member, `etcd.lease_fixes`, x");
         assert_eq!([1.234_56, 0.0, 352_691.7].map(short), [1.235, 0.0, 352_700.0]);
     }
