@@ -59,7 +59,7 @@ impl LockGuard {
     /// Plain values that prove ownership in the store itself, where the engine has any.
     #[must_use]
     pub fn evidence(&self) -> Evidence {
-        self.hold.as_ref().map(|hold| hold.evidence.clone()).unwrap_or_default()
+        self.hold.as_ref().map(|hold| hold.evidence()).unwrap_or_default()
     }
 
     /// Whether the lock may still be believed to be held: reads the clock, does

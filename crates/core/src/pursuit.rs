@@ -178,13 +178,12 @@ pub(crate) async fn acquire(shared: Arc<Shared>, wish: Wish) -> Result<Option<Lo
 
 /// Makes the guard, unless the grant has come of age on its way.
 pub(crate) fn take(shared: &Arc<Shared>, mut granted: Granted, wish: &Wish) -> Option<LockGuard> {
-    // Asked while the grant would still be undone, should the engine panic.
-    let evidence = granted.collect().map(|grant| grant.lease.evidence())?;
+    granted.collect()?;
     let grant = granted.grant.take_if(|grant| is_fresh(grant, shared))?;
     let claim = &grant.claim;
     let told = Told::now(claim, grant.token, claim.now());
     shared.context.observer.granted(told, grant.ttl, claim.now().since(wish.started));
-    let hold = Hold::new(grant, evidence, &wish.options, shared.context.clone());
+    let hold = Hold::new(grant, &wish.options, shared.context.clone());
     Some(LockGuard::new(hold, Arc::clone(shared)))
 }
 
