@@ -37,6 +37,19 @@ fn read(file: &Path) -> Result<String> {
     std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()).into())
 }
 
+/// How the whole of `tests/run` ended.
+const WHOLE: &str = "tests.txt";
+
+fn stages() -> Result<Vec<String>> {
+    whole::stages(&read(&root().join("tests/run"))?)
+}
+
+fn shown(lines: &str) -> Result<String> {
+    let lab = lab::Lab::read(lines)?;
+    totals::check(&lab)?;
+    shown::text(&lab)
+}
+
 /// Keeps a whole run of the lab: its verdicts in JSON, and what it printed.
 ///
 /// # Errors
@@ -44,6 +57,7 @@ fn read(file: &Path) -> Result<String> {
 /// When a file cannot be read or written, or the run is not a whole one.
 pub fn keep_lab(report: &Path, log: &Path, note: &str) -> Result<()> {
     let lines = lab::taken(&read(report)?, &read(log)?, &date::of(report)?, note)?;
+    shown(&lines)?;
     Ok(std::fs::write(kept("lab.jsonl"), lines)?)
 }
 
@@ -54,6 +68,7 @@ pub fn keep_lab(report: &Path, log: &Path, note: &str) -> Result<()> {
 /// When a file cannot be read or written, or the rows are not of all engines.
 pub fn keep_bench(rows: &Path, note: &str) -> Result<()> {
     let lines = bench::taken(&read(rows)?, &date::of(rows)?, note)?;
+    costs::text(&bench::Bench::read(&lines)?)?;
     Ok(std::fs::write(kept("bench.jsonl"), lines)?)
 }
 
@@ -64,6 +79,9 @@ pub fn keep_bench(rows: &Path, note: &str) -> Result<()> {
 /// When a file cannot be read or written, or the run was not green.
 pub fn keep_tests(log: &Path) -> Result<()> {
     let (file, text) = whole::taken(&read(log)?, &date::of(log)?)?;
+    if file == WHOLE {
+        whole::all(Some(&text), &stages()?)?;
+    }
     Ok(std::fs::write(kept(&file), text)?)
 }
 
@@ -84,18 +102,15 @@ pub fn quickest() -> Result<Option<String>> {
 /// When what is kept cannot be read, or has something that the README has no words for.
 pub fn parts() -> Result<Vec<(&'static str, String)>> {
     let bench = bench::Bench::read(&read(&kept("bench.jsonl"))?)?;
-    let stages = whole::stages(&read(&root().join("tests/run"))?)?;
     // A run can be kept once it is green, and it is green with what is written here: without one there are no numbers.
-    let whole = std::fs::read_to_string(kept("tests.txt")).ok();
+    let whole = std::fs::read_to_string(kept(WHOLE)).ok();
     let mut parts = vec![
         ("one", whole::one(&read(&kept("tests-sqlite.txt"))?)?),
-        ("whole", whole::all(whole.as_deref(), &stages)?),
+        ("whole", whole::all(whole.as_deref(), &stages()?)?),
         ("costs", costs::text(&bench)?),
     ];
     if let Ok(text) = read(&kept("lab.jsonl")) {
-        let lab = lab::Lab::read(&text)?;
-        totals::check(&lab)?;
-        parts.push(("shown", shown::text(&lab)?));
+        parts.push(("shown", shown(&text)?));
     }
     Ok(parts)
 }
