@@ -4,7 +4,7 @@ use crate::engine::Inner;
 use crate::failure::Failure;
 use crate::value;
 use etcd_client::{
-    Compare, CompareOp, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
+    Compare, CompareOp, GetOptions, KeyValue, KvClient, PutOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
 };
 use fencelock_core::Claim;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ impl Inner {
             TxnOp::get(self.keys.queue(claim.name()), Some(oldest())),
             TxnOp::get(identity.key.as_str(), None),
         ]);
-        let send = |mut client: etcd_client::Client| {
+        let send = |mut client: KvClient| {
             let txn = txn.clone();
             async move { client.txn(txn).await }
         };
@@ -148,7 +148,7 @@ impl Inner {
     }
 
     async fn read(&self, key: &str, options: GetOptions) -> Result<(Vec<KeyValue>, i64), Failure> {
-        let get = |mut client: etcd_client::Client| {
+        let get = |mut client: KvClient| {
             let options = options.clone();
             async move { client.get(key, Some(options)).await }
         };

@@ -203,6 +203,7 @@ impl DistributedLock for EtcdLock {
             match self.inner.wait(&claim).await.map_err(|e| e.with_engine("etcd"))? {
                 Waited::Granted(grant) => return Ok(grant),
                 Waited::Removed => {
+                    self.inner.tickets.leave(claim.id());
                     tracing::debug!(target: "fencelock", engine = "etcd", name = %claim.name(), claim = %claim.id(),
                         "the place in the queue is gone; queueing anew");
                     claim = claim.next_attempt()?;

@@ -8,11 +8,13 @@
 use crate::attempt::{Behind, Standing};
 use crate::engine::Inner;
 use crate::failure::{Failure, Refusal};
+use crate::keys::claim_of;
 use crate::lease::EtcdLease;
 use crate::shared::{Proof, Use};
 use fencelock_core::{Claim, Error, ErrorKind, FencingToken, Grant, Obstacle, Result};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// The pause after a request without an answer.
 const REST: Duration = Duration::from_millis(50);
@@ -60,9 +62,13 @@ impl Inner {
                 }
             };
             claim.met(Obstacle::Held(behind.holder.clone()));
-            tokio::select! {
-                () = self.changed(&behind) => {}
+            let handed = tokio::select! {
+                handed = self.changed(claim, &behind) => handed,
                 _ = lease.until_ended() => return Ok(Waited::Removed),
+            };
+            if let Some(seen) = handed {
+                standing = Standing::First { created: behind.created, seen };
+                continue;
             }
             let Some(asked) = self.look_again(claim, behind.created).await? else { return Ok(Waited::Removed) };
             // A watch that ends without a change must not make a waiter spin.
@@ -119,11 +125,19 @@ impl Inner {
         Ok(())
     }
 
-    /// Ends when the place before is gone, or may be.
-    async fn changed(&self, behind: &Behind) {
-        let Some(before) = &behind.before else { return };
+    /// Ends when the place before is gone, or may be. Of a claim of this client the release itself tells, with the
+    /// revision at which it has left the claim's place the first; any other place is watched.
+    async fn changed(&self, claim: &Claim, behind: &Behind) -> Option<i64> {
+        let (before, limit) = (behind.before.as_ref()?, SAFETY + jitter(SAFETY));
+        let place = || self.keys.place(claim.name(), claim.id());
+        let told =
+            claim_of(before.as_bytes()).and_then(|before| self.tickets.queue_behind(before, place(), behind.created));
+        if let Some(told) = told {
+            return timeout(limit, told).await.ok()?.ok();
+        }
         let ear = self.watches.listen(before, behind.seen);
-        let _ = tokio::time::timeout(SAFETY + jitter(SAFETY), ear.heard()).await;
+        let _ = timeout(limit, ear.heard()).await;
+        None
     }
 
     pub(crate) fn granted(
