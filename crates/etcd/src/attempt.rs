@@ -108,7 +108,7 @@ impl Inner {
         let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
         let reads = Reads { found: reads.collect(), revision, succeeded: answer.succeeded() };
         if !reads.succeeded && !identity.is_ours(reads.first(3).map(KeyValue::value)) {
-            return Err(self.members.elsewhere().await);
+            return Err(Box::pin(self.members.elsewhere()).await);
         }
         Ok(reads)
     }

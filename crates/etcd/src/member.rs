@@ -64,7 +64,7 @@ impl Member {
         // Before it is looked at: what breaks meanwhile takes it back.
         if !self.proved.swap(true, Ordering::SeqCst) {
             let mut proving = Proving(Some(&self.proved));
-            self.look(client.kv_client(), ours).await?;
+            Box::pin(self.look(client.kv_client(), ours)).await?;
             // Without a mark of ours there is more to look at the next time.
             proving.0 = proving.0.filter(|_| !ours.is_marked());
         }
@@ -85,7 +85,8 @@ impl Member {
         if let Some(client) = client {
             return Ok(Arc::clone(client));
         }
-        let made = Client::connect([&self.endpoint], Some(options.clone())).await;
+        // What is rare is boxed: it is larger than all else that a request keeps, and each is moved into its place.
+        let made = Box::pin(Client::connect([&self.endpoint], Some(options.clone()))).await;
         // Nothing but the password was sent.
         Ok(Arc::clone(client.insert(Arc::new(made.map_err(|e| unsent(Failure::of(&e)))?))))
     }

@@ -118,7 +118,7 @@ impl Members {
         let outcome = match work(client).await.map_err(|e| Failure::of(&e)) {
             Ok(answer) => self.check(at, answer),
             // So says every cluster but the one where the lease is.
-            Err(Failure::Refused(Refusal::NoLease)) => Err(self.no_lease(at).await),
+            Err(Failure::Refused(Refusal::NoLease)) => Err(Box::pin(self.no_lease(at)).await),
             Err(failure) => Err(failure),
         };
         if let Err(Failure::NotSent(_) | Failure::Unknown(_)) = outcome {
@@ -220,7 +220,7 @@ impl Members {
                 break;
             }
             if old_token {
-                self.refresh(at, left - ROUND).await;
+                Box::pin(self.refresh(at, left - ROUND)).await;
             }
             if round.is_multiple_of(self.list.len().max(1)) {
                 tokio::time::sleep(ROUND).await;

@@ -70,7 +70,9 @@ impl Inner {
                 standing = Standing::First { created: behind.created, seen };
                 continue;
             }
-            let Some(asked) = self.look_again(claim, behind.created).await? else { return Ok(Waited::Removed) };
+            let Some(asked) = Box::pin(self.look_again(claim, behind.created)).await? else {
+                return Ok(Waited::Removed);
+            };
             // A watch that ends without a change must not make a waiter spin.
             if let Standing::Behind(again) = &asked
                 && again.before.is_some()

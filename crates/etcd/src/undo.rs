@@ -66,13 +66,13 @@ impl Inner {
     pub(crate) async fn free(&self, claim: &Claim, place: &str, created: i64, lease: i64) -> Result<Freed, Failure> {
         let mine = Compare::mod_revision(place, CompareOp::Equal, created);
         let freed = if claim.is_unanswered() {
-            self.free_and_void(claim, mine, place, lease).await
+            Box::pin(self.free_and_void(claim, mine, place, lease)).await
         } else {
             self.free_and_hand_over(claim, mine, place).await
         };
         match freed {
             Err(Failure::Refused(Refusal::NoSpace)) => {
-                let freed = self.delete_when_full(place).await?;
+                let freed = Box::pin(self.delete_when_full(place)).await?;
                 // Freed for others at least; the error lets the client go on until the id is dead too.
                 if claim.is_unanswered() { Err(Failure::Refused(Refusal::NoSpace)) } else { Ok(freed) }
             }
