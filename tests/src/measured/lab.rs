@@ -63,7 +63,7 @@ pub(super) struct Claim {
     pub(super) level: String,
     pub(super) confirmed: bool,
     pub(super) lacks: Vec<String>,
-    borrowed: Vec<String>,
+    pub(super) borrowed: Vec<String>,
     pub(super) above: String,
     pub(super) experiments: usize,
     pub(super) hits: u64,

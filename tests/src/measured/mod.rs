@@ -104,13 +104,10 @@ pub fn parts() -> Result<Vec<(&'static str, String)>> {
     let bench = bench::Bench::read(&read(&kept("bench.jsonl"))?)?;
     // A run can be kept once it is green, and it is green with what is written here: without one there are no numbers.
     let whole = std::fs::read_to_string(kept(WHOLE)).ok();
-    let mut parts = vec![
+    Ok(vec![
         ("one", whole::one(&read(&kept("tests-sqlite.txt"))?)?),
         ("whole", whole::all(whole.as_deref(), &stages()?)?),
         ("costs", costs::text(&bench)?),
-    ];
-    if let Ok(text) = read(&kept("lab.jsonl")) {
-        parts.push(("shown", shown(&text)?));
-    }
-    Ok(parts)
+        ("shown", shown(&read(&kept("lab.jsonl"))?)?),
+    ])
 }

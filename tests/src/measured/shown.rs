@@ -32,7 +32,7 @@ pub(super) fn text(lab: &Lab) -> Result<String> {
     ));
     let levels = wrapped(&format!(
         "A level is confirmed when each of its properties held under each of its faults, with a witness against the next level \
-         up: {confirmed} of {} are.",
+         up: {confirmed} of {} are. *UP* is that somebody is served while a server is away.",
         lab.claims.len()
     ));
     let witnesses = witnesses::table(lab)?;
