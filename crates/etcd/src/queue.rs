@@ -20,6 +20,8 @@ use tokio::time::timeout;
 const REST: Duration = Duration::from_millis(50);
 /// How long a waiter relies on being told before it looks by itself.
 const SAFETY: Duration = Duration::from_secs(20);
+/// How long one waits before it asks who holds the lock.
+const NAMED_AFTER: Duration = Duration::from_millis(50);
 
 fn jitter(most: Duration) -> Duration {
     most.mul_f64(fastrand::f64())
@@ -64,6 +66,7 @@ impl Inner {
             claim.met(Obstacle::Held(behind.holder.clone()));
             let handed = tokio::select! {
                 handed = self.changed(claim, &behind) => handed,
+                () = self.name_the_holder(claim), if behind.holder.is_none() => None,
                 _ = lease.until_ended() => return Ok(Waited::Removed),
             };
             if let Some(seen) = handed {
@@ -140,6 +143,15 @@ impl Inner {
         let ear = self.watches.listen(before, behind.seen);
         let _ = timeout(limit, ear.heard()).await;
         None
+    }
+
+    /// Asks once who holds the lock, for whoever gives up waiting; never ends. Most are served before it is asked.
+    async fn name_the_holder(&self, claim: &Claim) {
+        tokio::time::sleep(NAMED_AFTER).await;
+        if let Ok(holder) = Box::pin(self.name_of_holder(claim)).await {
+            claim.met(Obstacle::Held(holder));
+        }
+        std::future::pending().await
     }
 
     pub(crate) fn granted(
