@@ -44,10 +44,10 @@ fn stages() -> Result<Vec<String>> {
     whole::stages(&read(&root().join("tests/run"))?)
 }
 
-fn shown(lines: &str) -> Result<String> {
+fn lab(lines: &str) -> Result<lab::Lab> {
     let lab = lab::Lab::read(lines)?;
     totals::check(&lab)?;
-    shown::text(&lab)
+    Ok(lab)
 }
 
 /// Keeps a whole run of the lab: its verdicts in JSON, and what it printed.
@@ -57,8 +57,19 @@ fn shown(lines: &str) -> Result<String> {
 /// When a file cannot be read or written, or the run is not a whole one.
 pub fn keep_lab(report: &Path, log: &Path, note: &str) -> Result<()> {
     let lines = lab::taken(&read(report)?, &read(log)?, &date::of(report)?, note)?;
-    shown(&lines)?;
+    shown::text(&lab(&lines)?)?;
     Ok(std::fs::write(kept("lab.jsonl"), lines)?)
+}
+
+/// Keeps a run of the lab's mixed faults: its verdicts in JSON.
+///
+/// # Errors
+///
+/// When a file cannot be read or written, or the run did something else than mixed faults.
+pub fn keep_mixed(report: &Path, log: &Path, note: &str) -> Result<()> {
+    let lines = lab::taken_mixed(&read(report)?, &read(log)?, &date::of(report)?, note)?;
+    shown::mixed(&lab(&lines)?)?;
+    Ok(std::fs::write(kept("lab-mixed.jsonl"), lines)?)
 }
 
 /// Keeps a run of the benchmark: its rows in JSON.
@@ -108,6 +119,7 @@ pub fn parts() -> Result<Vec<(&'static str, String)>> {
         ("one", whole::one(&read(&kept("tests-sqlite.txt"))?)?),
         ("whole", whole::all(whole.as_deref(), &stages()?)?),
         ("costs", costs::text(&bench)?),
-        ("shown", shown(&read(&kept("lab.jsonl"))?)?),
+        ("shown", shown::text(&lab(&read(&kept("lab.jsonl"))?)?)?),
+        ("mixed", shown::mixed(&lab(&read(&kept("lab-mixed.jsonl"))?)?)?),
     ])
 }
