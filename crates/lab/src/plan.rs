@@ -76,8 +76,9 @@ fn workloads(base: &Experiment, suffers: &dyn Fn(Fault) -> bool) -> Vec<Experime
     }
     // A deadline that counts from the answer is too late by as much as the answer, if no renewal comes after it.
     if suffers(Fault::RequestsDelayed) {
-        let work = Work { long: 100, ..Work::default() };
-        all.push(of(Fault::RepliesLate).with_work(work).with_workers(3).with_rounds(9, 3));
+        // Two, with rests between their holds: who hears late comes to hold only where nobody else asks.
+        let work = Work { long: 100, rest: 600, ..Work::default() };
+        all.push(of(Fault::RepliesLate).with_work(work).with_workers(2).with_rounds(9, 3));
     }
     // The requests of a holder come after its lock has run out: renewals and releases too.
     if suffers(Fault::RequestsDelayed) && !matches!(base.engine, "etcd" | "zookeeper") {
