@@ -3,7 +3,7 @@
 //! The server goes on to see the hold of the first; tokens are of the range that its
 //! grant reserved, and nothing but an acknowledged renewal moves the deadline. Passing is
 //! bounded in number and in time since the grant, so that other clients are served. (The
-//! idea is that of lock cohorting: Dice, Marathe and Shavit, PPoPP 2012.)
+//! idea is that of lock cohorting: Dice, Marathe and Shavit, `PPoPP` 2012.)
 
 mod waiting;
 

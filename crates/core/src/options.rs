@@ -63,7 +63,7 @@ pub struct AcquireOptions {
     /// [evidence](crate::LockGuard::evidence), which could not tell one holder from the next.
     ///
     /// The engine needs [`Capability::Cohort`](crate::Capability::Cohort). (The idea is that
-    /// of lock cohorting: Dice, Marathe and Shavit, PPoPP 2012.)
+    /// of lock cohorting: Dice, Marathe and Shavit, `PPoPP` 2012.)
     pub cohort: u32,
 }
 
