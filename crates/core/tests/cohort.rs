@@ -1,5 +1,7 @@
 //! Passing on within a client: bounded, under one lease, with tokens that grow.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says what it expects by panicking")]
+
 mod common;
 
 use common::{World, drained, ms};
@@ -21,6 +23,11 @@ async fn waits(lock: NamedLock) -> JoinHandle<LockGuard> {
     task
 }
 
+/// Bounded, so that nobody waits for ever for what is not passed on.
+async fn soon(waiter: JoinHandle<LockGuard>) -> LockGuard {
+    tokio::time::timeout(ms(60_000), waiter).await.expect("served in time").unwrap()
+}
+
 async fn server_claim(client: &LockClient) -> fencelock_core::ClaimId {
     client.inspect("x").await.unwrap().unwrap().claim.unwrap()
 }
@@ -38,7 +45,7 @@ async fn one_lease_serves_the_first_and_so_many_more() {
     for next in waiting {
         let before = guard.monitor();
         guard.release().await.unwrap();
-        guard = next.await.unwrap();
+        guard = soon(next).await;
         assert!(!before.is_held() && guard.is_held());
         seen.push((server_claim(&client).await, guard.claim_id(), guard.token().get()));
     }
@@ -61,7 +68,7 @@ async fn nothing_passes_on_unless_asked_for() {
     let guard = client.acquire("x").await.unwrap();
     let next = waits(client.named("x")).await;
     guard.release().await.unwrap();
-    let guard = next.await.unwrap();
+    let guard = soon(next).await;
     assert_eq!((guard.token().get(), server_claim(&client).await), (2, guard.claim_id()));
     guard.release().await.unwrap();
 }
@@ -81,14 +88,14 @@ async fn others_are_served_after_so_many_passes_or_so_much_time() {
         } else {
             guard.release().await.unwrap();
             let [one, two, three] = ours;
-            one.await.unwrap().release().await.unwrap();
-            let last = two.await.unwrap();
+            soon(one).await.release().await.unwrap();
+            let last = soon(two).await;
             assert_eq!(last.token().get(), first + 2);
             assert!(!theirs.is_finished());
             last.release().await.unwrap();
             three.abort();
         }
-        let theirs = theirs.await.unwrap();
+        let theirs = soon(theirs).await;
         assert_eq!(theirs.token().get(), first + 3, "what was reserved is not given out again");
         drained(&client).await;
         theirs.release().await.unwrap();
@@ -97,17 +104,40 @@ async fn others_are_served_after_so_many_passes_or_so_much_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn it_passes_on_no_more_often_than_the_grant_has_tokens_for() {
+    let w = World::new();
+    let client = cohort(&w, "a", 5);
+    let guard = client.named("x").cohort(1).acquire().await.unwrap();
+    let (one, two) = (waits(client.named("x")).await, waits(client.named("x")).await);
+    guard.release().await.unwrap();
+    let guard = soon(one).await;
+    let before = (guard.token().get(), server_claim(&client).await);
+    guard.release().await.unwrap();
+    let guard = soon(two).await;
+    assert!(before.0 == 2 && guard.token().get() == 3 && server_claim(&client).await != before.1);
+    // And to each waiter no later than it asked for.
+    let (one, two) = (waits(client.named("x")).await, waits(client.named("x").cohort(1)).await);
+    let three = waits(client.named("x")).await;
+    guard.release().await.unwrap();
+    soon(one).await.release().await.unwrap();
+    let guard = soon(three).await;
+    assert!(guard.token().get() == 5 && !two.is_finished());
+    guard.release().await.unwrap();
+    soon(two).await.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dropped_guard_passes_on_and_no_deadline_moves() {
     let w = World::new();
     let client = cohort(&w, "a", 5);
     let guard = client.acquire("x").await.unwrap();
-    let next = waits(client.named("x").max_hold(ms(20_000))).await;
+    let next = waits(client.named("x").max_hold(ms(40_000))).await;
     tokio::time::sleep(ms(40)).await;
     let (until, server) = (guard.monitor().deadline().unwrap(), server_claim(&client).await);
     drop(guard);
-    let guard = next.await.unwrap();
+    let guard = soon(next).await;
     assert_eq!(server_claim(&client).await, server);
-    assert!(guard.monitor().deadline().unwrap() <= until, "its own longest hold is all that may differ");
+    assert_eq!(guard.monitor().deadline().unwrap(), until, "nothing was acknowledged meanwhile");
     assert_eq!(guard.evidence(), fencelock_core::Evidence::none());
     guard.release().await.unwrap();
 }
@@ -120,7 +150,7 @@ async fn a_lease_that_was_passed_on_is_renewed_and_lost_as_any_other() {
     let guard = lock.acquire().await.unwrap();
     let next = waits(lock.clone()).await;
     guard.release().await.unwrap();
-    let guard = next.await.unwrap();
+    let guard = soon(next).await;
     for _ in 0..40 {
         tokio::time::sleep(ms(100)).await;
         assert!(guard.is_held());
@@ -133,7 +163,7 @@ async fn a_lease_that_was_passed_on_is_renewed_and_lost_as_any_other() {
     for _ in 0..10 {
         tokio::time::sleep(ms(100)).await;
     }
-    assert!(matches!(told.await.unwrap(), LossReason::Revoked));
+    assert_eq!(tokio::time::timeout(ms(60_000), told).await.expect("told in time").unwrap(), LossReason::Revoked);
     assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
 }
 
@@ -146,7 +176,7 @@ async fn whoever_goes_in_the_instant_passes_it_on() {
     // Handed over in this step; the task that waits has not run yet.
     guard.release().await.unwrap();
     gone.abort();
-    let guard = next.await.unwrap();
+    let guard = soon(next).await;
     assert!(guard.token().get() == 3 && guard.is_held(), "{guard:?}");
     let gone = waits(client.named("x")).await;
     guard.release().await.unwrap();
@@ -169,9 +199,16 @@ async fn a_grant_that_its_caller_does_not_take_is_the_next_ones() {
     guard.release().await.unwrap();
     tokio::time::sleep(ms(1)).await;
     drop(neglected);
-    let guard = next.await.unwrap();
+    let guard = soon(next).await;
     assert_eq!(guard.token().get(), 3);
+    // And once more, where nobody is next.
+    let mut neglected = Box::pin(client.named("x").wait_forever().acquire());
+    assert!(futures_poll(&mut neglected).await.is_none());
+    tokio::time::sleep(ms(1)).await;
     guard.release().await.unwrap();
+    tokio::time::sleep(ms(1)).await;
+    drop(neglected);
+    tokio::time::sleep(ms(1)).await;
     drained(&client).await;
     assert_eq!(w.server.entries(), 0);
 }
@@ -199,19 +236,19 @@ async fn it_passes_to_those_alone_whom_it_fits() {
     ];
     let fits = waits(client.named("x").note("n").max_hold(ms(9_000)).cohort(1)).await;
     guard.release().await.unwrap();
-    let guard = fits.await.unwrap();
+    let guard = soon(fits).await;
     assert_eq!((server_claim(&client).await, guard.token().get()), (server, 2));
     assert!(others.iter().all(|waiter| !waiter.is_finished()));
     guard.release().await.unwrap();
     for other in others {
-        let guard = other.await.unwrap();
+        let guard = soon(other).await;
         assert_eq!(server_claim(&client).await, guard.claim_id());
         guard.release().await.unwrap();
     }
     let fixed = client.named("x").auto_renew(false).acquire().await.unwrap();
     let (token, next) = (fixed.token().get(), waits(client.named("x").auto_renew(false)).await);
     fixed.release().await.unwrap();
-    assert_eq!(next.await.unwrap().token().get(), token + 1, "a fixed lease reserves nothing");
+    assert_eq!(soon(next).await.token().get(), token + 1, "a fixed lease reserves nothing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,7 +260,7 @@ async fn a_gate_takes_the_holder_before_for_stale() {
     let old = gate.enter((), "x", guard.token()).await.unwrap().admitted().unwrap();
     let next = waits(client.named("x")).await;
     guard.release().await.unwrap();
-    let guard = next.await.unwrap();
+    let guard = soon(next).await;
     let new = gate.enter((), "x", guard.token()).await.unwrap().admitted().unwrap();
     assert!(old.apply(|v| v.push(1)).is_stale() && !new.apply(|v| v.push(2)).is_stale());
 }

@@ -1,7 +1,7 @@
 //! All that is tried: what the deployments bring, and on it more ways of working, and mixtures of faults.
 
 use crate::deployments;
-use crate::experiment::{Asked, Experiment};
+use crate::experiment::{Asked, Experiment, fenced};
 use crate::fault::Fault;
 use crate::worker::{Guarded, Work};
 use std::time::Duration;
@@ -63,6 +63,13 @@ fn workloads(base: &Experiment, suffers: &dyn Fn(Fault) -> bool) -> Vec<Experime
     for fault in [Fault::HolderKilled, Fault::HolderStoppedLong, Fault::HolderCut] {
         if suffers(fault) {
             all.push(of(fault).at_a_waiter().with_work(waiting).with_workers(5));
+        }
+    }
+    if matches!(base.engine, "redis" | "postgres") {
+        // Tasks that have little to do, so that a lease passes on several times before a fault meets it.
+        let work = Work { hold: (0, 2), long: 5, rest: 2, think: 1, tasks: 6, cohort: 20, ..Work::default() };
+        for fault in [Fault::HolderKilled, Fault::HolderStoppedLong] {
+            all.push(of(fault).called("a cohort").holds(fenced()).with_work(work).with_workers(3));
         }
     }
     if matches!(base.engine, "etcd" | "zookeeper") {

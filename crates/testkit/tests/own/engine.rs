@@ -193,7 +193,6 @@ fn acquire(
             table.tokens.insert(key.to_owned(), last.max(token));
             token
         }
-        Flaw::ReservesNothing => last + 1,
         _ => last + 1 + u64::from(claim.reserve()),
     };
     match table.rows.get_mut(key) {
@@ -217,7 +216,11 @@ fn acquire(
         Some(row) if flaw != Flaw::GrantsAlways => return Err((row.expires - now, row.holder.clone())),
         _ => {}
     }
-    let newest = if flaw == Flaw::TokenAtFirstTry { last.max(next) } else { next };
+    let newest = match flaw {
+        Flaw::TokenAtFirstTry => last.max(next),
+        Flaw::ReservesNothing => last + 1,
+        _ => next,
+    };
     table.tokens.insert(key.to_owned(), newest);
     table.rows.insert(key.to_owned(), Row::of(claim, next, expires));
     Ok(next)
