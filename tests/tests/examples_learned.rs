@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test")]
 
 use fencelock_lab::Redis;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -46,6 +47,30 @@ fn with_all_engines(example: &str) -> Command {
     Command::new(program["executable"].as_str().unwrap())
 }
 
+/// A table for a terminal: each row's cells by their heads, without what was measured.
+fn cells(text: &str) -> BTreeMap<String, BTreeMap<String, String>> {
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("engine  "));
+    let split = |line: &str| -> Vec<String> {
+        let measured = |cell: &str| {
+            let (number, unit) = cell.trim_start_matches("TWO HOLDERS for ").split_once(' ').unwrap_or_default();
+            let unit = unit.split(',').next().unwrap_or_default();
+            number.parse::<f64>().is_ok() && ["s", "ms", "us"].contains(&unit)
+        };
+        let words =
+            |cell: &str| if measured(cell) { cell.replace(|c: char| c.is_ascii_digit(), "") } else { cell.to_owned() };
+        line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(words).collect()
+    };
+    let heads = split(lines.next().unwrap_or_default());
+    let row = |line: &str| {
+        let cells = split(line);
+        (cells.len() == heads.len()).then(|| {
+            let row: BTreeMap<_, _> = heads.iter().cloned().zip(cells).collect();
+            (row["engine"].clone(), row.into_iter().filter(|(head, _)| head != "acquire").collect())
+        })
+    };
+    lines.filter_map(row).collect()
+}
+
 #[test]
 fn all_engines_are_compared_within_a_minute() {
     let directory = tempfile::tempdir().unwrap();
@@ -61,6 +86,20 @@ fn all_engines_are_compared_within_a_minute() {
     for row in &rows {
         assert!(row.contains("accepted, a sale lost") && row.contains("refused, 9 left"), "{row}");
         assert_eq!(row.contains("TWO HOLDERS"), row.starts_with("redis, no persistence"), "{row}");
+    }
+
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let shown: String = readme
+        .lines()
+        .skip_while(|line| !line.starts_with("engine  "))
+        .take_while(|line| *line != "```")
+        .fold(String::new(), |text, line| text + line + "\n");
+    let (printed, shown) = (cells(&said), cells(&shown));
+    assert_eq!(shown.len(), 5, "{shown:?}");
+    for (engine, row) in &shown {
+        for (head, cell) in row {
+            assert_eq!(Some(cell), printed.get(engine).and_then(|row| row.get(head)), "{engine}, {head}: {said}");
+        }
     }
 
     let page = std::fs::read_to_string(page).unwrap();

@@ -11,7 +11,7 @@
 )]
 
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -23,7 +23,12 @@ struct Worker(Child);
 impl Worker {
     fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_counter"));
-        Self(command.args(arguments).stdout(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap())
+        Self(command.args(arguments).stdout(Stdio::piped()).stdin(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// What it waits for while it holds; one that was killed does not hear it.
+    fn go(&mut self) {
+        let _ = self.0.stdin.as_mut().unwrap().write_all(b"\n");
     }
 
     fn signal(&self, signal: Signal) {
@@ -89,6 +94,8 @@ fn killed_and_stopped_holders_lose_no_acknowledged_increment() {
     let mut failed: Option<Instant> = None;
     let mut longest = Duration::ZERO;
     let mut killed = vec![false; 8];
+    // The first holder is stopped until one who was granted the lock after it has written: its write is stale for sure.
+    let (mut first, mut later) = (None, Vec::new());
     let deadline = Instant::now() + Duration::from_secs(120);
     while ended < workers.len() {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -98,8 +105,14 @@ fn killed_and_stopped_holders_lose_no_acknowledged_increment() {
                 if let Some(failed) = failed.take() {
                     longest = longest.max(failed.elapsed());
                 }
+                later.push(number);
                 match fastrand::u32(0..12) {
-                    0 if kills < 6 => {
+                    _ if stops == 0 => {
+                        workers[number].signal(Signal::STOP);
+                        (stops, failed, first) = (1, Some(Instant::now()), Some(number));
+                        later.clear();
+                    }
+                    chance if kills == 0 || chance == 0 && kills < 6 => {
                         workers[number].signal(Signal::KILL);
                         (kills, killed[number], failed) = (kills + 1, true, Some(Instant::now()));
                     }
@@ -116,8 +129,17 @@ fn killed_and_stopped_holders_lose_no_acknowledged_increment() {
                     }
                     _ => {}
                 }
+                // Not before it was hit, so that whoever is stopped has yet to write.
+                workers[number].go();
             }
-            "ack" => acks += 1,
+            "ack" => {
+                acks += 1;
+                if later.contains(&number)
+                    && let Some(first) = first.take()
+                {
+                    workers[first].signal(Signal::CONT);
+                }
+            }
             "stale" => stale += 1,
             "end" if killed[number] => {
                 killed[number] = false;

@@ -24,8 +24,7 @@ pub(crate) fn run(run: &Run) -> Result<()> {
         }
     }
     if let Some(file) = &run.json {
-        let lines: String = rows.iter().map(|row| row.to_json() + "\n").collect();
-        std::fs::write(file, lines)?;
+        std::fs::write(file, report::json(&rows, plan(run)))?;
     }
     if let Some(file) = &run.html {
         std::fs::write(file, report::page(&rows, &how(run)))?;
@@ -34,15 +33,18 @@ pub(crate) fn run(run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// How it was measured, in a few words.
-fn how(run: &Run) -> String {
+fn plan(run: &Run) -> report::How {
     let plan = Plan { quick: run.quick, pinned: true };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    report::How { quick: run.quick, rounds: plan.rounds(), round_ms: plan.round().as_millis(), processors }
+}
+
+/// How it was measured, in a few words.
+fn how(run: &Run) -> String {
+    let report::How { rounds, round_ms, processors, .. } = plan(run);
     format!(
-        "Contenders in turn, {} rounds of {} ms each; medians; a ratio is the median of the ratios of neighbouring rounds. \
-         Client and server on one processor of {processors}; unpinned, on all. Servers on the same machine, which wait for no disk.",
-        plan.rounds(),
-        plan.round().as_millis(),
+        "Contenders in turn, {rounds} rounds of {round_ms} ms each; medians; a ratio is the median of the ratios of neighbouring rounds. \
+         Client and server on one processor of {processors}; unpinned, on all. Servers on the same machine, which wait for no disk."
     )
 }
 

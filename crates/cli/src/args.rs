@@ -245,6 +245,7 @@ pub(crate) struct Run {
 
 /// How long to wait for another holder.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(unix), expect(dead_code, reason = "`run` reads it, and is for Unix"))]
 pub(crate) enum Patience {
     AtMost(Duration),
     Forever,

@@ -10,7 +10,6 @@ mod exit;
 mod logging;
 mod output;
 mod papers;
-mod progress;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod purge;
 #[cfg(feature = "redlock")]
@@ -19,6 +18,8 @@ mod status;
 mod table;
 mod watch;
 
+#[cfg(unix)]
+mod progress;
 #[cfg(unix)]
 mod run;
 

@@ -73,15 +73,10 @@ fn may_draw() -> bool {
 }
 
 fn is_in_foreground() -> bool {
-    #[cfg(unix)]
-    if let Ok(foreground) = rustix::termios::tcgetpgrp(stderr()) {
-        return foreground == rustix::process::getpgrp();
-    }
-    true
+    rustix::termios::tcgetpgrp(stderr()).map_or(true, |foreground| foreground == rustix::process::getpgrp())
 }
 
 fn width() -> usize {
-    #[cfg(unix)]
     if let Ok(size) = rustix::termios::tcgetwinsize(stderr())
         && size.ws_col > 0
     {

@@ -11,7 +11,7 @@ pub(crate) use waiting::{Cohorts, Place};
 
 use crate::ledger::Ledger;
 use crate::validity::passes_until;
-use crate::{AcquireOptions, Capability, Claim, DistributedLock, Error, ErrorKind, Evidence, Grant, Moment, Result};
+use crate::{AcquireOptions, Capability, Claim, DistributedLock, Error, ErrorKind, Grant, Moment, Result};
 use std::time::Duration;
 use waiting::Seat;
 
@@ -67,11 +67,6 @@ impl Won {
 
     fn owned_by(self, claim: Claim) -> Self {
         Self { own: Some(claim), ..self }
-    }
-
-    /// What proves ownership in the store; nothing where that could not tell one local holder from the next.
-    pub(crate) fn evidence(&self) -> Evidence {
-        if self.tenure.is_some() { Evidence::none() } else { self.grant.lease.evidence() }
     }
 
     pub(crate) fn into_parts(self) -> (Grant, Option<Claim>, Option<Box<Tenure>>) {

@@ -61,7 +61,7 @@ impl LockGuard {
     /// lock does not [pass on](crate::AcquireOptions::cohort).
     #[must_use]
     pub fn evidence(&self) -> Evidence {
-        self.hold.as_ref().map(|hold| hold.evidence.clone()).unwrap_or_default()
+        self.hold.as_ref().map(|hold| hold.evidence()).unwrap_or_default()
     }
 
     /// Whether the lock may still be believed to be held: reads the clock, does

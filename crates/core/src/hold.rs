@@ -11,7 +11,7 @@ use crate::{
     Result, Validity,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::sync::RwLock;
 
@@ -21,7 +21,8 @@ const RELEASE: Duration = Duration::from_secs(10);
 pub(crate) struct Hold {
     pub(crate) validity: Validity,
     pub(crate) token: FencingToken,
-    pub(crate) evidence: Evidence,
+    /// What the lease says, once it was asked: most are never asked, and a hold without is a tenth smaller.
+    evidence: OnceLock<Box<Evidence>>,
     /// Read by who uses the lease, as the guardian does while it renews. Writing joins them.
     pub(crate) lease: RwLock<Option<Box<dyn Lease>>>,
     /// Where the lease may pass on.
@@ -49,7 +50,7 @@ pub(crate) struct Context {
 }
 
 impl Hold {
-    pub(crate) fn new(won: Won, evidence: Evidence, options: &AcquireOptions, context: Context) -> Arc<Self> {
+    pub(crate) fn new(won: Won, options: &AcquireOptions, context: Context) -> Arc<Self> {
         let (grant, own, tenure) = won.into_parts();
         let terms = HoldTerms {
             observer: Arc::clone(&context.observer),
@@ -63,7 +64,7 @@ impl Hold {
         Arc::new(Self {
             validity,
             token: grant.token,
-            evidence,
+            evidence: OnceLock::new(),
             lease: RwLock::new(Some(grant.lease)),
             tenure: Mutex::new(tenure),
             context,
@@ -93,6 +94,21 @@ impl Hold {
         let (claim, token) = (self.claim().clone(), self.token);
         let grant = Grant { claim, lease, sent_at, ttl, margin, token, reserved: 0 };
         Passing::of(grant, tenure).map_err(|grant| grant.lease)
+    }
+
+    /// What proves ownership in the store: the same for as long as there is a guard.
+    pub(crate) fn evidence(&self) -> Evidence {
+        // It could not tell one local holder from the next.
+        if lock(&self.tenure).is_some() {
+            return Evidence::none();
+        }
+        // Write-locked by a release alone, after which nobody has a guard to ask with, or below.
+        if let Ok(lease) = self.lease.try_read()
+            && let Some(lease) = &*lease
+        {
+            self.evidence.get_or_init(|| Box::new(lease.evidence()));
+        }
+        self.evidence.get().map(|evidence| Evidence::clone(evidence)).unwrap_or_default()
     }
 
     pub(crate) fn set_slot(&self, slot: Option<Slot>) -> Option<Slot> {
@@ -187,6 +203,8 @@ impl Hold {
 
     /// Lets go of a lost hold's lease, unless it is in use; whoever uses it does this after.
     pub(crate) fn drop_lease(&self) {
+        // Its guard may still ask.
+        let _ = self.evidence();
         if let Ok(mut lease) = self.lease.try_write() {
             lease.take();
         }

@@ -15,7 +15,6 @@ use crate::{
     Claim, Error, ErrorKind, FencingToken, Guarantees, HolderInfo, LockName, LossReason, Moment, Result, Validity,
 };
 use async_trait::async_trait;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -250,8 +249,10 @@ impl fmt::Debug for Grant {
 
 /// Plain values that prove ownership: an etcd key and its revision, a znode's
 /// path and czxid. Which there are is the engine's to document.
+///
+/// They are few, and every hold has them: a slice in the order of its keys is a quarter of what a map takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Evidence(BTreeMap<&'static str, String>);
+pub struct Evidence(Box<[(&'static str, Box<str>)]>);
 
 impl Evidence {
     /// No evidence: the store has nothing that a caller could test.
@@ -260,21 +261,40 @@ impl Evidence {
         Self::default()
     }
 
-    /// Adds a value.
+    /// Adds a value, in the place of an earlier one of that key.
     #[must_use]
-    pub fn with(mut self, key: &'static str, value: impl Into<String>) -> Self {
-        self.0.insert(key, value.into());
-        self
+    pub fn with(self, key: &'static str, value: impl Into<String>) -> Self {
+        let value = value.into().into_boxed_str();
+        let mut all = self.0.into_vec();
+        match all.binary_search_by_key(&key, |(key, _)| key) {
+            Ok(at) => all.splice(at..=at, [(key, value)]).for_each(drop),
+            Err(at) => all.insert(at, (key, value)),
+        }
+        Self(all.into_boxed_slice())
     }
 
     /// The value called `key`.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.0.get(key).map(String::as_str)
+        self.iter().find(|(other, _)| *other == key).map(|(_, value)| value)
     }
 
     /// All values by key.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.0.iter().map(|(k, v)| (*k, v.as_str()))
+        self.0.iter().map(|(key, value)| (*key, &**value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_is_by_key_however_it_was_given() {
+        let one = Evidence::none().with("path", "/a").with("czxid", "1").with("path", "/b");
+        let other = Evidence::none().with("czxid", 1.to_string()).with("path", "/b");
+        assert_eq!(one, other);
+        assert_eq!(one.iter().collect::<Vec<_>>(), [("czxid", "1"), ("path", "/b")]);
+        assert_eq!((one.get("path"), one.get("key"), Evidence::none().get("")), (Some("/b"), None, None));
     }
 }

@@ -195,13 +195,12 @@ pub(crate) async fn acquire(shared: Arc<Shared>, wish: Wish) -> Result<Option<Lo
 
 /// Makes the guard, unless the grant has come of age on its way.
 pub(crate) fn take(shared: &Arc<Shared>, mut granted: Granted, wish: &Wish) -> Option<LockGuard> {
-    // Asked while the grant would still be undone, should the engine panic.
-    let evidence = granted.collect().map(Won::evidence)?;
+    granted.collect()?;
     let won = granted.won.take_if(|won| is_fresh(&won.grant, shared))?;
     let claim = won.own();
     let told = Told::now(claim, won.grant.token, claim.now());
     shared.context.observer.granted(told, won.grant.ttl, claim.now().since(wish.started));
-    let hold = Hold::new(won, evidence, &wish.options, shared.context.clone());
+    let hold = Hold::new(won, &wish.options, shared.context.clone());
     Some(LockGuard::new(hold, Arc::clone(shared)))
 }
 

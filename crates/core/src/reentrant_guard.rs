@@ -51,7 +51,7 @@ impl ReentrantGuard {
     /// Plain values that prove ownership in the store itself, where the engine has any.
     #[must_use]
     pub fn evidence(&self) -> Evidence {
-        self.hold.evidence.clone()
+        self.hold.evidence()
     }
 
     /// How many guards there are of the hold, and calls about to get one; old when it is read.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 /// Why a hold was lost. Final: a lost hold never comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -138,7 +139,7 @@ struct Inner {
     since: Moment,
     claim: Claim,
     /// The holder's own claim, where the lease was passed on to it.
-    own: Option<Claim>,
+    own: Option<Box<Claim>>,
     token: FencingToken,
     terms: HoldTerms,
     changed: Notify,
@@ -188,7 +189,7 @@ impl Validity {
             limit,
             since,
             claim: grant.claim.clone(),
-            own,
+            own: own.map(Box::new),
             token: grant.token,
             terms,
             changed: Notify::new(),
@@ -204,7 +205,7 @@ impl Validity {
 
     /// The claim of whoever holds it here.
     pub(crate) fn own_claim(&self) -> &Claim {
-        self.0.own.as_ref().unwrap_or(&self.0.claim)
+        self.0.own.as_deref().unwrap_or(&self.0.claim)
     }
 
     /// What whoever the lease is passed on to counts from, which is no later than what this hold counted
@@ -394,14 +395,14 @@ impl Validity {
         self.until(|v| v.ended()).await
     }
 
-    /// Ends when the hold has ended or its release has begun.
-    pub(crate) async fn until_not_held(&self) {
-        self.until(|v| (!v.is_held()).then_some(())).await;
+    /// Ends at the next change, of those that are made after it was enabled.
+    pub(crate) fn changes(&self) -> Notified<'_> {
+        self.0.changed.notified()
     }
 
     async fn until<T>(&self, done: impl Fn(&Self) -> Option<T>) -> T {
         loop {
-            let changed = self.0.changed.notified();
+            let changed = self.changes();
             tokio::pin!(changed);
             changed.as_mut().enable();
             if let Some(done) = done(self) {

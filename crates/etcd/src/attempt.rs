@@ -147,35 +147,33 @@ impl Inner {
         Ok(Standing::Behind(Behind { created: seen, before, seen, holder: holder(first) }))
     }
 
-    async fn read(&self, key: &str, options: Option<GetOptions>) -> Result<(Option<KeyValue>, i64), Failure> {
+    async fn read(&self, key: &str, options: GetOptions) -> Result<(Vec<KeyValue>, i64), Failure> {
         let get = |mut client: etcd_client::Client| {
             let options = options.clone();
-            async move { client.get(key, options).await }
+            async move { client.get(key, Some(options)).await }
         };
         let mut got = self.members.call(None, get).await?;
         let revision = got.header().map_or(0, etcd_client::ResponseHeader::revision);
-        Ok((got.take_kvs().into_iter().next(), revision))
+        Ok((got.take_kvs(), revision))
     }
 
-    /// Looks again: is the place still there, who is just before it, who is the oldest?
+    /// Looks again: is the place still there, and who is just before it? None if it is gone.
     ///
-    /// Three linearizable reads side by side. They need not be of one revision: once nobody is before
-    /// the place, nobody ever will be. And not in one transaction: older etcd panics when one that only
-    /// reads is cancelled while it is worked on (etcd #14110; 3.5.1 was seen to).
-    pub(crate) async fn look(&self, claim: &Claim, created: i64) -> Result<Standing, Failure> {
+    /// One linearizable read of the newest two that are not younger than the place: itself, and the one before.
+    /// Whoever is first need not ask who is; nobody comes before it any more. The read of the oldest is not made in
+    /// one transaction with it: older etcd panics when one that only reads is cancelled while it is worked on
+    /// (etcd #14110; 3.5.1 was seen to).
+    pub(crate) async fn look(&self, claim: &Claim, created: i64) -> Result<Option<Standing>, Failure> {
         let (place, queue) = (self.keys.place(claim.name(), claim.id()), self.keys.queue(claim.name()));
-        let earlier = newest(1).with_max_create_revision(created.saturating_sub(1));
-        let ((own, own_seen), (before, seen), (first, _)) = tokio::try_join!(
-            self.read(&place, None),
-            self.read(&queue, Some(earlier)),
-            self.read(&queue, Some(oldest())),
-        )?;
-        if own.is_none_or(|own| !is_as_made(&own, created)) {
-            return Ok(absent_behind(first.as_ref()));
+        let (newest, seen) = self.read(&queue, newest(2).with_max_create_revision(created)).await?;
+        let (own, before): (Vec<_>, Vec<_>) = newest.into_iter().partition(|kv| kv.key() == place.as_bytes());
+        if !own.first().is_some_and(|own| is_as_made(own, created)) {
+            return Ok(None);
         }
-        let holder = holder(first.as_ref());
-        let Some(before) = before else { return Ok(Standing::First { created, seen: own_seen }) };
-        Ok(Standing::Behind(Behind { created, before: Some(text(before.key())), seen, holder }))
+        let Some(before) = before.first() else { return Ok(Some(Standing::First { created, seen })) };
+        let (first, _) = self.read(&queue, oldest()).await?;
+        let (before, holder) = (Some(text(before.key())), holder(first.first()));
+        Ok(Some(Standing::Behind(Behind { created, before, seen, holder })))
     }
 }
 

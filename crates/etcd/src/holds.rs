@@ -2,19 +2,17 @@
 
 use crate::shared::{Shared, State};
 use crate::sync::lock;
+use crate::watches::Place;
 use fencelock_core::{ClaimId, Validity};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
-use tokio::sync::Notify;
 
 #[derive(Default)]
 pub(crate) struct Holds(Mutex<HashMap<ClaimId, Held>>);
 
 struct Held {
     validity: Validity,
-    place: Arc<str>,
-    /// Told when there is reason to ask whether the place, or its lease, is still there.
-    suspect: Arc<Notify>,
+    place: Arc<Place>,
 }
 
 impl Holds {
@@ -30,15 +28,15 @@ impl Holds {
     pub(crate) fn suspect_without(&self, asked: &HashSet<ClaimId>, found: &[Vec<u8>]) {
         let found: HashSet<&[u8]> = found.iter().map(Vec::as_slice).collect();
         for (id, held) in &*lock(&self.0) {
-            if asked.contains(id) && !found.contains(held.place.as_bytes()) {
-                held.suspect.notify_one();
+            if asked.contains(id) && !found.contains(held.place.key.as_bytes()) {
+                held.place.told.notify_one();
             }
         }
     }
 
     /// The lease has ended: every hold has reason to look.
     pub(crate) fn suspect_all(&self) {
-        lock(&self.0).values().for_each(|held| held.suspect.notify_one());
+        lock(&self.0).values().for_each(|held| held.place.told.notify_one());
     }
 
     /// Some holds, as many as `most`, have reason to ask.
@@ -46,7 +44,7 @@ impl Holds {
         let holds = lock(&self.0);
         let first = fastrand::usize(..holds.len().max(1));
         for held in holds.values().cycle().skip(first).take(most.min(holds.len())) {
-            held.suspect.notify_one();
+            held.place.told.notify_one();
         }
     }
 }
@@ -58,9 +56,9 @@ pub(crate) struct Registered<'a> {
 }
 
 impl<'a> Registered<'a> {
-    pub(crate) fn new(shared: &'a Shared, validity: &Validity, place: &Arc<str>, suspect: &Arc<Notify>) -> Self {
+    pub(crate) fn new(shared: &'a Shared, validity: &Validity, place: &Arc<Place>) -> Self {
         let id = validity.claim().id();
-        let held = Held { validity: validity.clone(), place: Arc::clone(place), suspect: Arc::clone(suspect) };
+        let held = Held { validity: validity.clone(), place: Arc::clone(place) };
         lock(&shared.holds.0).insert(id, held);
         // One that came between the grant and now.
         if let State::Alive(proof) = shared.state() {

@@ -5,11 +5,11 @@ use crate::failure::{Failure, Refusal};
 use crate::holds::Registered;
 use crate::shared::Shared;
 use crate::undo::Freed;
+use crate::watches::Place;
 use async_trait::async_trait;
 use fencelock_core::{Claim, Error, ErrorKind, Evidence, Lease, LossReason, Result, Validity};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// How long a hold lasts before its loss is watched for. A shorter one costs no watch, and no loss is missed.
 const WATCHED_AFTER: Duration = Duration::from_millis(50);
@@ -21,20 +21,20 @@ pub(crate) struct EtcdLease {
     claim: Claim,
     shared: Arc<Shared>,
     id: i64,
-    place: Arc<str>,
+    place: Arc<Place>,
     created: i64,
     seen: i64,
 }
 
 impl EtcdLease {
     pub(crate) fn new(inner: Arc<Inner>, claim: Claim, shared: Arc<Shared>, id: i64, created: i64, seen: i64) -> Self {
-        let place = inner.keys.place(claim.name(), claim.id()).into();
+        let place = Place::at(inner.keys.place(claim.name(), claim.id()));
         Self { inner, claim, shared, id, place, created, seen }
     }
 
     /// Asks whether the place is there as it was made, and at which revision; not at once again after a yes.
     async fn look(&self) -> Result<(bool, i64), Failure> {
-        let there = self.inner.is_there(&self.place, self.created).await;
+        let there = self.inner.is_there(&self.place.key, self.created).await;
         if !matches!(there, Ok((false, _))) {
             tokio::time::sleep(REST).await;
         }
@@ -58,15 +58,14 @@ fn lost() -> Error {
 #[async_trait]
 impl Lease for EtcdLease {
     async fn keep_alive(&self, validity: &Validity) -> LossReason {
-        // Told by the watch, by a safety look, and by the end of the lease.
-        let told = Arc::new(Notify::new());
-        let _registered = Registered::new(&self.shared, validity, &self.place, &told);
+        let _registered = Registered::new(&self.shared, validity, &self.place);
         // What is rare is boxed: many holds are kept, and nearly all of them wait to be told.
         let mut go_on = Box::pin(self.unless_ended(tokio::time::sleep(WATCHED_AFTER))).await.is_some();
         let mut seen = self.seen;
         while go_on {
-            let _ear = self.inner.watches.listen_to_all(&self.place, seen, &told);
-            told.notified().await;
+            let _ear = self.inner.watches.listen_to_all(&self.place, seen);
+            // By the watch, by a safety look, or by the end of the lease.
+            self.place.told.notified().await;
             match Box::pin(self.unless_ended(self.look())).await {
                 Some(Ok((true, revision))) => seen = revision,
                 Some(Ok((false, _))) => return LossReason::Revoked,
@@ -81,7 +80,7 @@ impl Lease for EtcdLease {
     async fn extend(&self, ttl: Duration, validity: &Validity) -> Result<()> {
         let proof = async {
             let proof = self.shared.renewed_from_now(self.claim.clock()).await?;
-            let (there, _) = self.inner.is_there(&self.place, self.created).await?;
+            let (there, _) = self.inner.is_there(&self.place.key, self.created).await?;
             Ok::<_, Failure>(there.then_some(proof))
         };
         let limit = self.inner.members.limit();
@@ -96,7 +95,7 @@ impl Lease for EtcdLease {
     }
 
     async fn release(self: Box<Self>) -> Result<()> {
-        let freed = self.inner.free(&self.claim, &self.place, self.created, self.id).await;
+        let freed = self.inner.free(&self.claim, &self.place.key, self.created, self.id).await;
         match freed {
             Ok(freed) => {
                 self.inner.tickets.remove(self.claim.id());
@@ -121,7 +120,7 @@ impl Lease for EtcdLease {
 
     fn evidence(&self) -> Evidence {
         Evidence::none()
-            .with("key", &*self.place)
+            .with("key", &*self.place.key)
             .with("mod_revision", self.created.to_string())
             .with("lease", self.id.to_string())
     }

@@ -64,7 +64,7 @@ impl Inner {
                 () = self.changed(&behind) => {}
                 _ = lease.until_ended() => return Ok(Waited::Removed),
             }
-            let asked = self.look_again(claim, behind.created).await?;
+            let Some(asked) = self.look_again(claim, behind.created).await? else { return Ok(Waited::Removed) };
             // A watch that ends without a change must not make a waiter spin.
             if let Standing::Behind(again) = &asked
                 && again.before.is_some()
@@ -100,7 +100,7 @@ impl Inner {
         }
     }
 
-    async fn look_again(&self, claim: &Claim, created: i64) -> Result<Standing> {
+    async fn look_again(&self, claim: &Claim, created: i64) -> Result<Option<Standing>> {
         loop {
             match self.look(claim, created).await {
                 Ok(standing) => return Ok(standing),

@@ -219,20 +219,27 @@ impl Shared {
 }
 
 /// A claim's use of a lease: while there is one the lease is kept alive.
-#[derive(Clone)]
-pub(crate) struct Use(Arc<Counted>);
-
-struct Counted(Arc<Shared>);
+pub(crate) struct Use(Arc<Shared>);
 
 impl Use {
     pub(crate) fn of(shared: &Arc<Shared>) -> Self {
-        shared.users.fetch_add(1, Ordering::SeqCst);
         shared.uses.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::new(Counted(Arc::clone(shared))))
+        Self::more(shared)
+    }
+
+    fn more(shared: &Arc<Shared>) -> Self {
+        shared.users.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(shared))
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.0.0
+        &self.0
+    }
+}
+
+impl Clone for Use {
+    fn clone(&self) -> Self {
+        Self::more(&self.0)
     }
 }
 
@@ -240,11 +247,11 @@ impl std::ops::Deref for Use {
     type Target = Shared;
 
     fn deref(&self) -> &Shared {
-        &self.0.0
+        &self.0
     }
 }
 
-impl Drop for Counted {
+impl Drop for Use {
     fn drop(&mut self) {
         if self.0.users.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.0.wake.notify_one();

@@ -36,10 +36,22 @@ enum Command {
     Remove(i64),
 }
 
+/// A place in a queue, and who is told when something may have happened to it.
+pub(crate) struct Place {
+    pub(crate) key: Box<str>,
+    /// Rung by the watch of it, and by whoever has reason to ask whether it, or its lease, is still there.
+    pub(crate) told: Notify,
+}
+
+impl Place {
+    pub(crate) fn at(key: impl Into<Box<str>>) -> Arc<Self> {
+        Arc::new(Self { key: key.into(), told: Notify::new() })
+    }
+}
+
 struct Watched {
-    key: Arc<str>,
+    place: Arc<Place>,
     from: i64,
-    ear: Arc<Notify>,
     /// Hears of what is written, too. Its owner is told by its lease to look again after a break.
     of_all: bool,
     /// A stream has carried it.
@@ -70,23 +82,22 @@ impl Watches {
     }
 
     /// Hears of the deletion of `key` after `revision`.
-    pub(crate) fn listen(&self, key: &str, revision: i64) -> Ear {
-        self.begin(key.into(), revision, false, Arc::new(Notify::new()))
+    pub(crate) fn listen(&self, key: &str, revision: i64) -> Ear<'_> {
+        self.begin(&Place::at(key), revision, false)
     }
 
-    /// Has `told` hear of the deletion of `key` and of what is written there, after `revision`.
-    pub(crate) fn listen_to_all(&self, key: &Arc<str>, revision: i64, told: &Arc<Notify>) -> Ear {
-        self.begin(Arc::clone(key), revision, true, Arc::clone(told))
+    /// Tells a place of its deletion and of what is written there, after `revision`.
+    pub(crate) fn listen_to_all(&self, place: &Arc<Place>, revision: i64) -> Ear<'_> {
+        self.begin(place, revision, true)
     }
 
-    fn begin(&self, key: Arc<str>, revision: i64, of_all: bool, ear: Arc<Notify>) -> Ear {
+    fn begin(&self, place: &Arc<Place>, revision: i64, of_all: bool) -> Ear<'_> {
         let id = self.ids.fetch_add(1, Ordering::SeqCst);
-        let (from, told) = (revision.saturating_add(1), Arc::clone(&ear));
-        let watched = Watched { key, from, ear: told, of_all, begun: false };
+        let watched = Watched { place: Arc::clone(place), from: revision.saturating_add(1), of_all, begun: false };
         if self.commands.send(Command::Add(id, watched)).is_err() {
-            ear.notify_one();
+            place.told.notify_one();
         }
-        Ear { id, ear, commands: self.commands.clone() }
+        Ear { id, place: Arc::clone(place), commands: &self.commands }
     }
 }
 
@@ -97,20 +108,20 @@ impl fmt::Debug for Watches {
 }
 
 /// One watch; dropping it ends it.
-pub(crate) struct Ear {
+pub(crate) struct Ear<'a> {
     id: i64,
-    ear: Arc<Notify>,
-    commands: mpsc::UnboundedSender<Command>,
+    place: Arc<Place>,
+    commands: &'a mpsc::UnboundedSender<Command>,
 }
 
-impl Ear {
+impl Ear<'_> {
     /// Ends when the key was deleted, or may have been.
     pub(crate) async fn heard(&self) {
-        self.ear.notified().await;
+        self.place.told.notified().await;
     }
 }
 
-impl Drop for Ear {
+impl Drop for Ear<'_> {
     fn drop(&mut self) {
         let _ = self.commands.send(Command::Remove(self.id));
     }
@@ -168,7 +179,7 @@ fn look_again(watched: &HashMap<i64, Watched>) -> bool {
     for watch in watched.values().filter(|watch| watch.begun) {
         before = true;
         if !watch.of_all {
-            watch.ear.notify_one();
+            watch.place.told.notify_one();
         }
     }
     before
@@ -193,8 +204,9 @@ fn options(id: i64, watch: &Watched) -> WatchOptions {
 /// A stream opened with one of the watches; the others are added to it.
 async fn open(members: &Members, member: usize, watched: &HashMap<i64, Watched>) -> Option<(WatchStream, i64)> {
     let (id, watch) = watched.iter().next()?;
-    let begin =
-        |mut client: etcd_client::Client| async move { client.watch(&*watch.key, Some(options(*id, watch))).await };
+    let begin = |mut client: etcd_client::Client| async move {
+        client.watch(&*watch.place.key, Some(options(*id, watch))).await
+    };
     let opened = timeout(members.limit(), members.ask(member, None, begin)).await;
     opened.ok()?.ok().map(|stream| (stream, *id))
 }
@@ -293,14 +305,14 @@ impl Hub<'_> {
     async fn begin(&mut self, requests: &mut WatchRequestSender, id: i64) -> Result<(), ()> {
         let Some(watch) = self.watched.get_mut(&id) else { return Ok(()) };
         watch.begun = true;
-        within(requests.watch(&*watch.key, Some(options(id, watch)))).await
+        within(requests.watch(&*watch.place.key, Some(options(id, watch)))).await
     }
 
     fn tell(&self, answer: &WatchResponse) {
         let Some(watch) = self.watched.get(&answer.watch_id()) else { return };
         if answer.canceled() || !answer.events().is_empty() {
-            tracing::trace!(target: "fencelock", engine = "etcd", key = &*watch.key, canceled = answer.canceled(), "watch heard");
-            watch.ear.notify_one();
+            tracing::trace!(target: "fencelock", engine = "etcd", key = &*watch.place.key, canceled = answer.canceled(), "watch heard");
+            watch.place.told.notify_one();
         }
     }
 }

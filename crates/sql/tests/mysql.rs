@@ -145,6 +145,8 @@ async fn a_deadlock_is_retried() {
     db.run("CREATE TABLE weight (n BIGINT)").await;
     let deadlocks = "SELECT CAST(variable_value AS SIGNED) FROM information_schema.global_status \
                      WHERE variable_name = 'INNODB_DEADLOCKS'";
+    let waits = "SELECT CAST(variable_value AS SIGNED) FROM information_schema.global_status \
+                 WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS'";
     let before = db.number(deadlocks).await;
     for n in 0..3 {
         let name = format!("new/{n}");
@@ -155,7 +157,7 @@ async fn a_deadlock_is_retried() {
         let (waiting, wanted) = (client.clone(), name.clone());
         let waiting =
             tokio::spawn(async move { waiting.named(&wanted).wait_at_most(ms(30_000)).acquire().await.unwrap() });
-        tokio::time::sleep(ms(250)).await;
+        until("it waits for the gap", async || db.number(waits).await > 0).await;
         My::run_in(&mut other, "UPDATE fencelock_locks SET note = 'x' WHERE name = ''").await;
         tokio::time::sleep(ms(100)).await;
         assert!(!waiting.is_finished());

@@ -82,7 +82,7 @@ impl ZooKeeperLock {
             engine: Arc::clone(&self.inner),
             session: Arc::clone(session),
             claim: claim.clone(),
-            path: place.path.into(),
+            sequence: place.entry.sequence().into(),
             czxid: place.czxid,
         };
         // What lives in a session lives as long as the session does, whatever was asked for.

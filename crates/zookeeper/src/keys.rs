@@ -40,6 +40,11 @@ impl Keys {
     pub(crate) fn queue(&self, name: &LockName) -> String {
         format!("{}/{}", self.root, encode(name.as_str()))
     }
+
+    /// The path of a claim's node, but for the number that the server puts at its end.
+    pub(crate) fn place(&self, claim: &Claim) -> String {
+        format!("{}/{}", self.queue(claim.name()), prefix(claim.id()))
+    }
 }
 
 /// A name as one part of a path: letters, digits, `-` and `_` stand for
@@ -102,6 +107,11 @@ impl Entry {
         Some(Self { node: node.to_owned(), id, sequence: sequence.parse().ok()? })
     }
 
+    /// The number at the end of the name, as the server gave it.
+    pub(crate) fn sequence(&self) -> &str {
+        self.node.get(33..).unwrap_or_default()
+    }
+
     /// The claim whose node it is.
     pub(crate) fn claim(&self) -> ClaimId {
         self.id
@@ -113,7 +123,7 @@ impl Entry {
 
     /// The node that takes this one's place, and is nobody's, while a queue is closed.
     pub(crate) fn closure(&self) -> String {
-        format!("{}{}", prefix(CLOSURE), self.node.get(33..).unwrap_or_default())
+        format!("{}{}", prefix(CLOSURE), self.sequence())
     }
 
     /// Whether it keeps the queue closed.

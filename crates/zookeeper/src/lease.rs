@@ -4,18 +4,19 @@ use crate::config::invalid;
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::sessions::Inner;
-use crate::watching;
+use crate::watching::{self, Told};
 use async_trait::async_trait;
 use fencelock_core::{Claim, Error, ErrorKind, Evidence, Lease, LossReason, Result, Validity};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
-use zookeeper_client::OneshotWatcher;
 
 pub(crate) struct ZooKeeperLease {
     pub(crate) engine: Arc<Inner>,
     pub(crate) session: Arc<Session>,
     pub(crate) claim: Claim,
-    pub(crate) path: Box<str>,
+    /// The last part of the node's name, as the server gave it: the rest is the claim's.
+    pub(crate) sequence: Box<str>,
     /// The transaction that made the node.
     pub(crate) czxid: i64,
 }
@@ -25,20 +26,25 @@ fn lost() -> Error {
 }
 
 impl ZooKeeperLease {
+    /// Made when it is needed: it would be most of what a hold takes of its own.
+    fn path(&self) -> String {
+        format!("{}{}", self.session.keys.place(&self.claim), self.sequence)
+    }
+
     /// A watch on the node; none once that is known to be gone, or the session to have ended.
-    async fn watch(&self) -> Option<OneshotWatcher> {
+    async fn watch(&self) -> Option<Told> {
         tokio::select! {
             biased;
             () = self.session.until_ended() => None,
-            watcher = self.watch_in_session() => watcher,
+            told = self.watch_in_session() => told,
         }
     }
 
-    async fn watch_in_session(&self) -> Option<OneshotWatcher> {
-        let session = &self.session;
+    async fn watch_in_session(&self) -> Option<Told> {
+        let (session, path) = (&self.session, self.path());
         loop {
-            match session.call(session.client.get_and_watch_data(&self.path)).await {
-                Ok((_, stat, watcher)) if stat.czxid == self.czxid => return Some(watcher),
+            match session.call(session.client.get_and_watch_data(&path)).await {
+                Ok((_, stat, watcher)) if stat.czxid == self.czxid => return Some(watching::told(watcher)),
                 Ok(_) | Err(Failure::NoNode) => return None,
                 // Not known: the heartbeats tell whether there is still a session, this only when to ask again.
                 Err(_) => {
@@ -56,13 +62,13 @@ impl ZooKeeperLease {
 impl Lease for ZooKeeperLease {
     async fn keep_alive(&self, validity: &Validity) -> LossReason {
         let session = &self.session;
-        let _registered = session.holds.register(validity);
+        let registered = session.holds.register(validity);
         // A heartbeat may have been answered between the grant and now.
         validity.renewed(session.proved(validity.now()));
         // What is rare is boxed: many holds are kept, and nearly all of them wait for their watch.
-        while let Some(watcher) = Box::pin(self.watch()).await {
+        while let Some(mut told) = Box::pin(self.watch()).await {
             // Told or ended: what is there now is asked in either case.
-            let _ = watching::changed(session, watcher).await;
+            poll_fn(|cx| watching::poll_in(&registered, session, &mut told, cx)).await;
         }
         // The node goes with its session too, and then that is the reason.
         if session.has_ended() || Box::pin(session.fresh(Duration::ZERO)).await.is_err() && session.has_ended() {
@@ -78,7 +84,8 @@ impl Lease for ZooKeeperLease {
         }
         let session = &self.session;
         let sent = validity.now();
-        let stat = session.client.check_stat(&self.path);
+        let path = self.path();
+        let stat = session.client.check_stat(&path);
         let (beaten, stat) = tokio::join!(session.fresh(Duration::ZERO), session.call(stat));
         if stat?.is_none_or(|stat| stat.czxid != self.czxid) {
             return Err(lost());
@@ -95,7 +102,7 @@ impl Lease for ZooKeeperLease {
             return Err(Error::new(ErrorKind::Unavailable, "the session has ended"));
         }
         // The path has the claim's id in it, so it is this claim's node that goes, or none.
-        let was_ours = self.session.gone(self.session.client.delete(&self.path, None)).await?;
+        let was_ours = self.session.gone(self.session.client.delete(&self.path(), None)).await?;
         if self.claim.is_unanswered() {
             self.engine.voids.insert(self.claim.id());
             let queue = self.session.keys.queue(self.claim.name());
@@ -106,6 +113,6 @@ impl Lease for ZooKeeperLease {
 
     /// `path`: the node; `czxid`: the transaction that made it.
     fn evidence(&self) -> Evidence {
-        Evidence::none().with("path", &*self.path).with("czxid", self.czxid.to_string())
+        Evidence::none().with("path", self.path()).with("czxid", self.czxid.to_string())
     }
 }

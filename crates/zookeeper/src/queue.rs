@@ -185,7 +185,7 @@ pub(crate) async fn wait(
     claim.met(Obstacle::Held(holder.map(Into::into)));
     let safety = SAFETY + SAFETY.mul_f64(fastrand::f64() / 2.0);
     tokio::select! {
-        event = watching::changed(session, watcher) => {
+        event = watching::changed(session, watching::told(watcher)) => {
             let event = event?;
             tracing::trace!(target: "fencelock", event = "woken", name = %claim.name(), claim = %claim.id(),
                 by = %event.event_type, "woken");

@@ -226,6 +226,7 @@ impl Session {
     pub(crate) fn end(&self, why: &str) {
         if !self.ended.send_replace(true) {
             tracing::warn!(target: "fencelock", event = "session_ended", session = format!("{:#x}", self.id), why, "session ended");
+            self.holds.wake();
         }
     }
 

@@ -4,8 +4,8 @@
 //!   nothing but the lock protects.
 //! - `counter gate URL DATABASE ROUNDS TTL_MS`: increments a row through a gate,
 //!   without asking whether it still holds the lock. Says `held` when it is
-//!   granted, `ack` when an increment was acknowledged and `stale` when a write
-//!   was refused, one line each.
+//!   granted and waits for a line in return, and says `ack` when an increment
+//!   was acknowledged and `stale` when a write was refused, one line each.
 
 #![allow(clippy::print_stdout, reason = "its lines are its report")]
 
@@ -52,6 +52,8 @@ async fn count_at_gate(url: &str, database: &str, rounds: usize, ttl: Duration) 
     while done < rounds {
         let guard = counter.acquire().await?;
         say("held")?;
+        // Renewed meanwhile by another thread.
+        std::io::stdin().read_line(&mut String::new())?;
         tokio::time::sleep(Duration::from_millis(20)).await;
         match gate.transaction("counter", guard.token()).await? {
             Admission::Admitted(mut pass) => {

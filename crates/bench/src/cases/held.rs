@@ -63,7 +63,7 @@ async fn measure(bench: &mut Bench) -> Result<()> {
     tokio::time::sleep(ttl / 3).await;
     let processes = bench.server.processes();
     let (used, served, started) = (cpu::of_this_process(), cpu::of(&processes), Instant::now());
-    tokio::time::sleep(ttl / 3 * bench.plan.either(2, 1)).await;
+    tokio::time::sleep(ttl / 3).await;
     let seconds = started.elapsed().as_secs_f64();
     let (used, served) = (cpu::of_this_process() - used, cpu::of(&processes).saturating_sub(served));
     let held = guards.iter().filter(|guard| guard.is_held()).count();
@@ -82,7 +82,7 @@ async fn measure(bench: &mut Bench) -> Result<()> {
 
 /// In a process of its own: here, what earlier cases have freed would be used first.
 async fn memory(bench: &mut Bench) -> Result<()> {
-    let count = bench.plan.either(2_000, 10_000);
+    let count = bench.plan.either(1_500, 10_000);
     let (mut process, bytes) = holder(bench, "memory", Duration::from_secs(10), count).await?;
     process.kill().await?;
     tell(bench, MEMORY, bytes, "bytes a hold");

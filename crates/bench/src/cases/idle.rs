@@ -19,9 +19,10 @@ pub(super) async fn waiters(bench: &mut Bench) {
 
 /// Until all are in their places, which shows in the server being left alone; 20 s at the most.
 async fn settle(bench: &Bench) -> Result<()> {
-    let (mut before, mut quiet) = (f64::NAN, 0);
-    for _ in 0..40 {
-        tokio::time::sleep(Duration::from_millis(500)).await;
+    let (mut before, mut quiet, began) = (f64::NAN, 0, Instant::now());
+    let pause = bench.plan.either(Duration::from_millis(200), Duration::from_millis(500));
+    while began.elapsed() < Duration::from_secs(20) {
+        tokio::time::sleep(pause).await;
         // A server that is too busy to say is not left alone yet.
         let Ok(sent) = bench.server.commands(false).await else { continue };
         let Some(sent) = sent else { break };

@@ -6,6 +6,7 @@ use crate::failure::Result;
 use crate::measure::{Round, cpu};
 use crate::server::{Place, Server};
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 pub(crate) struct Crowd {
     processes: Vec<Outside>,
@@ -21,9 +22,15 @@ impl Crowd {
             Some(program) => (program?, place.addresses.join(",")),
             None => (own(who, place)?, place.url.clone()),
         };
-        let mut processes = Vec::new();
+        // Side by side: much of connecting is waiting.
+        let mut starting = JoinSet::new();
         for _ in 0..count {
-            processes.push(Outside::start(&program, &servers).await?);
+            let (program, servers) = (program.clone(), servers.clone());
+            starting.spawn(async move { Outside::start(&program, &servers).await });
+        }
+        let mut processes = Vec::new();
+        while let Some(started) = starting.join_next().await {
+            processes.push(started??);
         }
         let mut crowd = Self { processes, plain: who != "ours" };
         // Connections are opened, scripts loaded, queues made.

@@ -6,22 +6,22 @@ use crate::row::Row;
 
 /// One budget of one engine.
 #[derive(Debug, PartialEq)]
-struct Budget {
-    what: &'static str,
-    engine: String,
-    value: f64,
-    limit: f64,
+pub(super) struct Budget {
+    pub(super) what: &'static str,
+    pub(super) engine: String,
+    pub(super) value: f64,
+    pub(super) limit: f64,
     /// Whether the value may not be below the limit; else it may not be above it.
-    is_least: bool,
+    pub(super) is_least: bool,
 }
 
 impl Budget {
-    fn is_met(&self) -> bool {
+    pub(super) fn is_met(&self) -> bool {
         if self.is_least { self.value >= self.limit } else { self.value <= self.limit }
     }
 }
 
-fn budgets(rows: &[Row]) -> Vec<Budget> {
+pub(super) fn budgets(rows: &[Row]) -> Vec<Budget> {
     let mut all = Vec::new();
     for engine in engines(rows) {
         let row = |case, who| find(rows, case, engine, who, true);

@@ -2,11 +2,13 @@
 
 mod budgets;
 mod html;
+mod json;
 mod peers;
 mod plot;
 mod table;
 
 pub(crate) use html::page;
+pub(crate) use json::{How, json};
 pub(crate) use table::line;
 
 use crate::row::Row;

@@ -29,6 +29,17 @@ pub(super) fn table(rows: &[Row]) -> String {
     text
 }
 
+/// Those that took part, or could not, in the order of the rows.
+pub(super) fn peers<'r>(rows: &'r [Row], engine: &str) -> Vec<&'r str> {
+    let mut peers: Vec<&str> = Vec::new();
+    for row in rows.iter().filter(|row| row.engine == engine && row.who != "ours" && !row.who.starts_with("floor")) {
+        if !peers.contains(&row.who.as_str()) {
+            peers.push(&row.who);
+        }
+    }
+    peers
+}
+
 /// Both beside the floor's neighbouring rounds where that was measured: it takes off what else the machine did.
 fn ratio(ours: &Row, peer: &Row) -> Option<f64> {
     let beside = ours.ratio_to_floor.zip(peer.ratio_to_floor);

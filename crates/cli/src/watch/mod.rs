@@ -1,6 +1,8 @@
 //! `fencelock watch [PREFIX]`: who holds what, and who waits, drawn again and again.
 
+#[cfg(unix)]
 mod layout;
+#[cfg(unix)]
 mod row;
 #[cfg(unix)]
 mod screen;
