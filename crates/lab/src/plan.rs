@@ -67,7 +67,8 @@ fn workloads(base: &Experiment, suffers: &dyn Fn(Fault) -> bool) -> Vec<Experime
     }
     if matches!(base.engine, "redis" | "postgres") {
         // Tasks that have little to do, so that a lease passes on several times before a fault meets it.
-        let work = Work { hold: (0, 2), long: 5, rest: 2, think: 1, tasks: 6, cohort: 20, ..Work::default() };
+        let only = Some(Guarded::Gated);
+        let work = Work { hold: (0, 1), long: 5, rest: 1, think: 1, tasks: 6, cohort: 20, only, ..Work::default() };
         for fault in [Fault::HolderKilled, Fault::HolderStoppedLong] {
             all.push(of(fault).called("a cohort").holds(fenced()).with_work(work).with_workers(3));
         }
