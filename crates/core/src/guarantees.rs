@@ -98,8 +98,7 @@ pub enum Capability {
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Fifo, Self::NotifiedWaiting, Self::PushLoss, Self::InStoreGuard, Self::Cohort];
+    pub const ALL: [Self; 5] = [Self::Fifo, Self::NotifiedWaiting, Self::PushLoss, Self::InStoreGuard, Self::Cohort];
 }
 
 impl fmt::Display for Capability {

@@ -62,7 +62,8 @@ pub struct AcquireOptions {
     /// a call that does not wait take part. A hold that may pass on has no
     /// [evidence](crate::LockGuard::evidence), which could not tell one holder from the next.
     ///
-    /// The engine needs [`Capability::Cohort`](crate::Capability::Cohort). (The idea is that
+    /// The engine needs [`Capability::Cohort`](crate::Capability::Cohort). What it saves is round trips, of
+    /// which the engine in memory has none. (The idea is that
     /// of lock cohorting: Dice, Marathe and Shavit, `PPoPP` 2012.)
     pub cohort: u32,
 }

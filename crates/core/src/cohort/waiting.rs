@@ -79,7 +79,8 @@ impl Cohorts {
             return None;
         }
         let seats = waiting.names.get(server.name())?;
-        let number = seats.iter().find(|(_, seat)| seat.most >= pass && seat.fits == fits).map(|(number, _)| *number)?;
+        let number =
+            seats.iter().find(|(_, seat)| seat.most >= pass && seat.fits == fits).map(|(number, _)| *number)?;
         waiting.leave(server.name(), number)
     }
 

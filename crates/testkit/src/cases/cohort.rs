@@ -111,7 +111,11 @@ pub(crate) async fn a_range_of_tokens_is_reserved_once(stage: Stage) -> Outcome 
         let plain = stage.long_claim(&name)?;
         let grant = granted(engine.try_acquire(&plain).await)?;
         ensure!(grant.reserved == 0, "nothing was to be reserved, and {} are", grant.reserved);
-        ensure!(grant.token.get() > last, "token {} was given out although all up to {last} were reserved", grant.token);
+        ensure!(
+            grant.token.get() > last,
+            "token {} was given out although all up to {last} were reserved",
+            grant.token
+        );
         last = grant.token.get();
         grant.lease.release().await?;
     }
