@@ -73,7 +73,7 @@ pub enum Obstacle {
     /// Nothing has been heard yet: no answer came.
     #[default]
     Silence,
-    /// Another claim holds the lock; its holder, where the engine knows.
+    /// Another claim holds the lock, and its holder is known; or the lock is not free, and no holder is known.
     Held(Option<Arc<str>>),
     /// The service could not be reached, or did not say yes or no.
     Unreachable(Arc<str>),

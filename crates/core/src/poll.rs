@@ -97,11 +97,11 @@ impl Polling {
         };
         place.lead();
         let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
-        let mut distance = Backoff::new(Duration::from_millis(1), Duration::from_millis(50));
+        let mut distance = Backoff::new(Duration::from_millis(1), Duration::from_millis(30));
         let mut ear = None;
-        if place.held_here() {
-            let _ = tokio::time::timeout(SAFETY, place.freed.notified()).await;
-        }
+        let until = Instant::now() + SAFETY;
+        // Asked again each time: it may have been told of a hold before the one that is there now.
+        while place.held_here() && tokio::time::timeout_at(until, place.freed.notified()).await.is_ok() {}
         loop {
             let begun = Instant::now();
             let pause = match engine.try_once(&claim.latest()).await {

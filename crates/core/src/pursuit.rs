@@ -374,9 +374,13 @@ pub(crate) fn gave_up(claim: &Claim, waited: Duration) -> Error {
     let waited = Duration::from_millis(millis(waited));
     match claim.obstacle() {
         Obstacle::Held(holder) => {
-            let by = holder.map(|holder| format!(" by {holder}")).unwrap_or_default();
             let after = if waited.is_zero() { String::new() } else { format!(" after {waited:?}") };
-            Error::new(ErrorKind::Timeout, format!("still held{by}{after}"))
+            let message = holder.map_or_else(
+                // Engines know no holder where they cannot tell, and where there is none: it is not claimed that there is.
+                || format!("still not free{after}: no holder is known, and a lock delay or a transaction may keep it closed"),
+                |holder| format!("still held by {holder}{after}"),
+            );
+            Error::new(ErrorKind::Timeout, message)
         }
         Obstacle::Unreachable(why) => Error::new(ErrorKind::Unavailable, format!("not reached in {waited:?}: {why}")),
         Obstacle::Silence => Error::new(ErrorKind::Unavailable, format!("no answer in {waited:?}")),

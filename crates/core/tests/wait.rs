@@ -38,6 +38,23 @@ async fn waiters_of_several_clients_are_granted_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn giving_up_names_no_holder_of_a_lock_that_nobody_holds() {
+    let w = World::new();
+    let (holder, client) = (w.client("somebody"), w.client("a"));
+    let lock = holder.named("x").ttl(ms(60_000)).lock_delay(ms(50_000));
+    let guard = lock.acquire().await.unwrap();
+    assert!(client.force_release("x").await.unwrap());
+    assert!(client.inspect("x").await.unwrap().is_none());
+    for wait in [0, 2_000] {
+        let e = client.named("x").wait_at_most(ms(wait)).acquire().await.unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Timeout);
+        assert!(e.message().contains("not free") && e.message().contains("lock delay"), "{e}");
+        assert!(!e.message().contains("held"), "{e}");
+    }
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
 async fn giving_up_says_what_stood_in_the_way() {
     let w = World::new();
     let client = w.client("a");

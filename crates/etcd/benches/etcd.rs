@@ -47,14 +47,12 @@ impl Raw {
         let (queue, void) = (format!("raw/l/bench%2F{task}/"), format!("raw/v/{id}"));
         let place = format!("{queue}{id}");
         let absent = |key: &str| Compare::create_revision(key, CompareOp::Equal, 0);
-        let get = |limit, order| GetOptions::new().with_prefix().with_sort(SortTarget::Create, order).with_limit(limit);
-        let oldest = TxnOp::get(queue.as_str(), Some(get(1, SortOrder::Ascend)));
-        let newest = TxnOp::get(queue.as_str(), Some(get(2, SortOrder::Descend).with_keys_only()));
+        let newest = GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Descend).with_limit(2);
+        let newest = TxnOp::get(queue.as_str(), Some(newest));
         let under = Some(PutOptions::new().with_lease(self.lease));
         let acquire = Txn::new()
             .when([absent(&void), absent(&place)])
-            .and_then([TxnOp::put(place.as_str(), "holder=bench%3A1", under), oldest.clone(), newest])
-            .or_else([TxnOp::get(void, None), TxnOp::get(place.as_str(), None), oldest]);
+            .and_then([TxnOp::put(place.as_str(), "holder=bench%3A1", under), newest]);
         let acquired = self.client.txn(acquire).await.unwrap();
         assert!(acquired.succeeded());
         let mine = Compare::mod_revision(place.as_str(), CompareOp::Equal, acquired.header().unwrap().revision());

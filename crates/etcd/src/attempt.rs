@@ -4,7 +4,7 @@ use crate::engine::Inner;
 use crate::failure::Failure;
 use crate::value;
 use etcd_client::{
-    Compare, CompareOp, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
+    Compare, CompareOp, GetOptions, KeyValue, KvClient, PutOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
 };
 use fencelock_core::Claim;
 use std::sync::Arc;
@@ -37,9 +37,9 @@ fn oldest() -> GetOptions {
     GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend).with_limit(1)
 }
 
-/// The newest of a name: as many as `limit`.
-fn newest(limit: i64) -> GetOptions {
-    GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Descend).with_limit(limit).with_keys_only()
+/// The newest two of a name.
+fn newest() -> GetOptions {
+    GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Descend).with_limit(2)
 }
 
 fn absent(key: &str) -> Compare {
@@ -96,7 +96,7 @@ impl Inner {
             TxnOp::get(self.keys.queue(claim.name()), Some(oldest())),
             TxnOp::get(identity.key.as_str(), None),
         ]);
-        let send = |mut client: etcd_client::Client| {
+        let send = |mut client: KvClient| {
             let txn = txn.clone();
             async move { client.txn(txn).await }
         };
@@ -108,7 +108,7 @@ impl Inner {
         let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
         let reads = Reads { found: reads.collect(), revision, succeeded: answer.succeeded() };
         if !reads.succeeded && !identity.is_ours(reads.first(3).map(KeyValue::value)) {
-            return Err(self.members.elsewhere().await);
+            return Err(Box::pin(self.members.elsewhere()).await);
         }
         Ok(reads)
     }
@@ -126,29 +126,62 @@ impl Inner {
     }
 
     /// Takes the last place in the queue, or finds the one that it has.
+    ///
+    /// One transaction, which reads no more than who is just before. Why it did not put the place is asked apart:
+    /// that is rare, and what is not sent costs nobody anything.
     pub(crate) async fn join(&self, claim: &Claim, lease: i64) -> Result<Standing, Failure> {
         let (void, place) = (self.keys.void(claim.id()), self.keys.place(claim.name(), claim.id()));
-        let queue = self.keys.queue(claim.name());
-        let then = vec![
+        let tests = [absent(&void), absent(&place)].into_iter().chain(self.members.identity.is_here());
+        let txn = Txn::new().when(tests.collect::<Vec<_>>()).and_then([
             TxnOp::put(place.as_str(), value::written(claim), Some(PutOptions::new().with_lease(lease))),
-            TxnOp::get(queue.as_str(), Some(oldest())),
-            TxnOp::get(queue.as_str(), Some(newest(2))),
-        ];
-        let reads = self.transact(claim, [absent(&void), absent(&place)], then).await?;
-        if !reads.succeeded {
-            return Ok(standing(&reads, &place));
+            TxnOp::get(self.keys.queue(claim.name()), Some(newest())),
+        ]);
+        let send = |mut client: KvClient| {
+            let txn = txn.clone();
+            async move { client.txn(txn).await }
+        };
+        let answer = self.members.call(Some(claim), send).await?;
+        if !answer.succeeded() {
+            return Box::pin(self.why_not(&void, &place)).await;
         }
-        let seen = reads.revision;
-        let first = reads.first(0);
-        if first.is_some_and(|kv| kv.key() == place.as_bytes()) {
-            return Ok(Standing::First { created: seen, seen });
+        let created = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
+        let got = answer.op_responses().into_iter().find_map(|response| match response {
+            TxnOpResponse::Get(got) => Some(got),
+            _ => None,
+        });
+        let before = got.as_ref().and_then(|got| got.kvs().iter().find(|kv| kv.key() != place.as_bytes()));
+        let Some(before) = before else { return Ok(Standing::First { created, seen: created }) };
+        // Of two the one before is the oldest, which holds the lock.
+        let holder = holder(Some(before).filter(|_| got.as_ref().is_some_and(|got| got.count() == 2)));
+        let before = Some(text(before.key()));
+        Ok(Standing::Behind(Behind { created, before, seen: created, holder }))
+    }
+
+    /// Why a place was not put: the store is another, the id is void, or the place was there already.
+    async fn why_not(&self, void: &str, place: &str) -> Result<Standing, Failure> {
+        let identity = &self.members.identity;
+        let (mark, _) = self.read(&identity.key, GetOptions::new()).await?;
+        if !identity.is_ours(mark.first().map(KeyValue::value)) {
+            return Err(self.members.elsewhere().await);
         }
-        let before = reads.key_values(1).iter().find(|kv| kv.key() != place.as_bytes()).map(|kv| text(kv.key()));
-        Ok(Standing::Behind(Behind { created: seen, before, seen, holder: holder(first) }))
+        if !self.read(void, GetOptions::new()).await?.0.is_empty() {
+            return Ok(Standing::Dead);
+        }
+        let (own, seen) = self.read(place, GetOptions::new()).await?;
+        Ok(match own.first().filter(|own| !value::is_closed(own)) {
+            Some(own) => Standing::Behind(Behind { created: own.create_revision(), before: None, seen, holder: None }),
+            None => Standing::Absent { holder: None, closed: None },
+        })
+    }
+
+    /// Who holds the lock, for who asks while it waits.
+    pub(crate) async fn name_of_holder(&self, claim: &Claim) -> Result<Option<Arc<str>>, Failure> {
+        let (first, _) = self.read(&self.keys.queue(claim.name()), oldest()).await?;
+        Ok(holder(first.first()))
     }
 
     async fn read(&self, key: &str, options: GetOptions) -> Result<(Vec<KeyValue>, i64), Failure> {
-        let get = |mut client: etcd_client::Client| {
+        let get = |mut client: KvClient| {
             let options = options.clone();
             async move { client.get(key, Some(options)).await }
         };
@@ -160,20 +193,16 @@ impl Inner {
     /// Looks again: is the place still there, and who is just before it? None if it is gone.
     ///
     /// One linearizable read of the newest two that are not younger than the place: itself, and the one before.
-    /// Whoever is first need not ask who is; nobody comes before it any more. The read of the oldest is not made in
-    /// one transaction with it: older etcd panics when one that only reads is cancelled while it is worked on
-    /// (etcd #14110; 3.5.1 was seen to).
     pub(crate) async fn look(&self, claim: &Claim, created: i64) -> Result<Option<Standing>, Failure> {
         let (place, queue) = (self.keys.place(claim.name(), claim.id()), self.keys.queue(claim.name()));
-        let (newest, seen) = self.read(&queue, newest(2).with_max_create_revision(created)).await?;
+        let (newest, seen) = self.read(&queue, newest().with_keys_only().with_max_create_revision(created)).await?;
         let (own, before): (Vec<_>, Vec<_>) = newest.into_iter().partition(|kv| kv.key() == place.as_bytes());
         if !own.first().is_some_and(|own| is_as_made(own, created)) {
             return Ok(None);
         }
         let Some(before) = before.first() else { return Ok(Some(Standing::First { created, seen })) };
-        let (first, _) = self.read(&queue, oldest()).await?;
-        let (before, holder) = (Some(text(before.key())), holder(first.first()));
-        Ok(Some(Standing::Behind(Behind { created, before, seen, holder })))
+        let before = Some(text(before.key()));
+        Ok(Some(Standing::Behind(Behind { created, before, seen, holder: None })))
     }
 }
 

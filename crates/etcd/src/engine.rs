@@ -145,17 +145,17 @@ impl Inner {
             Ok(Standing::Absent { holder, closed }) => {
                 if claim.is_unanswered() {
                     // An earlier copy may still arrive, and take the lock for nobody.
-                    self.undo(claim).await?;
+                    Box::pin(self.undo(claim)).await?;
                 }
                 self.tickets.refused(claim);
                 let left = match closed {
-                    Some(lease) => self.closed_for(lease).await,
+                    Some(lease) => Box::pin(self.closed_for(lease)).await,
                     None => None,
                 };
                 return Ok(Some(Attempt::contended(left, holder)));
             }
             Ok(Standing::Behind(behind)) => {
-                self.undo(claim).await?;
+                Box::pin(self.undo(claim)).await?;
                 return Ok(Some(Attempt::contended(None, behind.holder)));
             }
             Ok(Standing::Dead) => {
@@ -203,6 +203,7 @@ impl DistributedLock for EtcdLock {
             match self.inner.wait(&claim).await.map_err(|e| e.with_engine("etcd"))? {
                 Waited::Granted(grant) => return Ok(grant),
                 Waited::Removed => {
+                    self.inner.tickets.leave(claim.id());
                     tracing::debug!(target: "fencelock", engine = "etcd", name = %claim.name(), claim = %claim.id(),
                         "the place in the queue is gone; queueing anew");
                     claim = claim.next_attempt()?;

@@ -51,6 +51,13 @@ impl EtcdLease {
     }
 }
 
+impl Drop for EtcdLease {
+    /// Whoever of this client stands behind a hold that is lost looks by itself: its place may be gone already.
+    fn drop(&mut self) {
+        self.inner.tickets.leave(self.claim.id());
+    }
+}
+
 fn lost() -> Error {
     Error::new(ErrorKind::Lost, "the lock was no longer ours").with_engine("etcd")
 }

@@ -9,7 +9,7 @@ use crate::answer::Answer;
 use crate::failure::{Failure, Refusal};
 use crate::identity::Identity;
 use crate::keys::Keys;
-use crate::member::Member;
+use crate::member::{Member, Part};
 use crate::version::Version;
 use etcd_client::{Client, ConnectOptions, GetOptions};
 use fencelock_core::{Claim, Result};
@@ -76,7 +76,7 @@ impl Members {
     pub(crate) async fn identify(&self, at: usize) -> std::result::Result<(u64, Option<Version>), Failure> {
         let asked = async {
             let member = self.member(at)?;
-            let mut client = member.connection(&self.options).await?;
+            let mut client = Client::of(&*member.connection(&self.options).await?);
             // Learners and members that are cut off answer this too, and who may lock may ask it.
             let any = client.get(self.identity.key.as_str(), Some(GetOptions::new().with_serializable())).await;
             let any = any.map_err(|e| Failure::of(&e))?;
@@ -103,22 +103,22 @@ impl Members {
     }
 
     /// Asks one member once.
-    pub(crate) async fn ask<T: Answer, F>(
+    pub(crate) async fn ask<P: Part, T: Answer, F>(
         &self,
         at: usize,
         claim: Option<&Claim>,
-        work: impl Fn(Client) -> F,
+        work: impl Fn(P) -> F,
     ) -> std::result::Result<T, Failure>
     where
         F: Future<Output = std::result::Result<T, etcd_client::Error>>,
     {
         let member = self.member(at)?;
-        let client = member.proved(&self.options, &self.identity).await?;
+        let client = P::of(&*member.proved(&self.options, &self.identity).await?);
         let request = claim.map(Claim::request);
         let outcome = match work(client).await.map_err(|e| Failure::of(&e)) {
             Ok(answer) => self.check(at, answer),
             // So says every cluster but the one where the lease is.
-            Err(Failure::Refused(Refusal::NoLease)) => Err(self.no_lease(at).await),
+            Err(Failure::Refused(Refusal::NoLease)) => Err(Box::pin(self.no_lease(at)).await),
             Err(failure) => Err(failure),
         };
         if let Err(Failure::NotSent(_) | Failure::Unknown(_)) = outcome {
@@ -174,10 +174,10 @@ impl Members {
     /// Asks until a member answers, within the time-out of a request. What is asked must mean the same when it arrives twice.
     ///
     /// A `claim` is given where the request could take its lock or a place in the queue.
-    pub(crate) async fn call<T: Answer, F>(
+    pub(crate) async fn call<P: Part, T: Answer, F>(
         &self,
         claim: Option<&Claim>,
-        work: impl Fn(Client) -> F,
+        work: impl Fn(P) -> F,
     ) -> std::result::Result<T, Failure>
     where
         F: Future<Output = std::result::Result<T, etcd_client::Error>>,
@@ -186,10 +186,10 @@ impl Members {
     }
 
     /// As [`call`](Self::call), and tells whether an earlier copy of the request may have been acted on.
-    pub(crate) async fn call_again<T: Answer, F>(
+    pub(crate) async fn call_again<P: Part, T: Answer, F>(
         &self,
         claim: Option<&Claim>,
-        work: impl Fn(Client) -> F,
+        work: impl Fn(P) -> F,
     ) -> std::result::Result<(T, bool), Failure>
     where
         F: Future<Output = std::result::Result<T, etcd_client::Error>>,
@@ -220,7 +220,7 @@ impl Members {
                 break;
             }
             if old_token {
-                self.refresh(at, left - ROUND).await;
+                Box::pin(self.refresh(at, left - ROUND)).await;
             }
             if round.is_multiple_of(self.list.len().max(1)) {
                 tokio::time::sleep(ROUND).await;

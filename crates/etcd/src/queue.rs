@@ -8,16 +8,20 @@
 use crate::attempt::{Behind, Standing};
 use crate::engine::Inner;
 use crate::failure::{Failure, Refusal};
+use crate::keys::claim_of;
 use crate::lease::EtcdLease;
 use crate::shared::{Proof, Use};
 use fencelock_core::{Claim, Error, ErrorKind, FencingToken, Grant, Obstacle, Result};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// The pause after a request without an answer.
 const REST: Duration = Duration::from_millis(50);
 /// How long a waiter relies on being told before it looks by itself.
 const SAFETY: Duration = Duration::from_secs(20);
+/// How long one waits before it asks who holds the lock.
+const NAMED_AFTER: Duration = Duration::from_millis(50);
 
 fn jitter(most: Duration) -> Duration {
     most.mul_f64(fastrand::f64())
@@ -60,11 +64,18 @@ impl Inner {
                 }
             };
             claim.met(Obstacle::Held(behind.holder.clone()));
-            tokio::select! {
-                () = self.changed(&behind) => {}
+            let handed = tokio::select! {
+                handed = self.changed(claim, &behind) => handed,
+                () = self.name_the_holder(claim), if behind.holder.is_none() => None,
                 _ = lease.until_ended() => return Ok(Waited::Removed),
+            };
+            if let Some(seen) = handed {
+                standing = Standing::First { created: behind.created, seen };
+                continue;
             }
-            let Some(asked) = self.look_again(claim, behind.created).await? else { return Ok(Waited::Removed) };
+            let Some(asked) = Box::pin(self.look_again(claim, behind.created)).await? else {
+                return Ok(Waited::Removed);
+            };
             // A watch that ends without a change must not make a waiter spin.
             if let Standing::Behind(again) = &asked
                 && again.before.is_some()
@@ -119,11 +130,28 @@ impl Inner {
         Ok(())
     }
 
-    /// Ends when the place before is gone, or may be.
-    async fn changed(&self, behind: &Behind) {
-        let Some(before) = &behind.before else { return };
+    /// Ends when the place before is gone, or may be. Of a claim of this client the release itself tells, with the
+    /// revision at which it has left the claim's place the first; any other place is watched.
+    async fn changed(&self, claim: &Claim, behind: &Behind) -> Option<i64> {
+        let (before, limit) = (behind.before.as_ref()?, SAFETY + jitter(SAFETY));
+        let place = || self.keys.place(claim.name(), claim.id());
+        let told =
+            claim_of(before.as_bytes()).and_then(|before| self.tickets.queue_behind(before, place(), behind.created));
+        if let Some(told) = told {
+            return timeout(limit, told).await.ok()?.ok();
+        }
         let ear = self.watches.listen(before, behind.seen);
-        let _ = tokio::time::timeout(SAFETY + jitter(SAFETY), ear.heard()).await;
+        let _ = timeout(limit, ear.heard()).await;
+        None
+    }
+
+    /// Asks once who holds the lock, for whoever gives up waiting; never ends. Most are served before it is asked.
+    async fn name_the_holder(&self, claim: &Claim) {
+        tokio::time::sleep(NAMED_AFTER).await;
+        if let Ok(holder) = Box::pin(self.name_of_holder(claim)).await {
+            claim.met(Obstacle::Held(holder));
+        }
+        std::future::pending().await
     }
 
     pub(crate) fn granted(

@@ -1,22 +1,47 @@
-//! Which lease each claim's requests were sent with, until the claim is done with.
+//! Which lease each claim's requests were sent with, until the claim is done with, and who stands just behind it.
 
 use crate::shared::Use;
 use crate::sync::lock;
 use fencelock_core::{Claim, ClaimId};
 use std::collections::HashMap;
 use std::sync::Mutex;
+use tokio::sync::oneshot;
 
 /// A ticket keeps its lease in use: a claim's lease outlives whatever the claim may still have at the server.
 #[derive(Default)]
-pub(crate) struct Tickets(Mutex<HashMap<ClaimId, Use>>);
+pub(crate) struct Tickets(Mutex<HashMap<ClaimId, Ticket>>);
+
+struct Ticket {
+    lease: Use,
+    next: Option<Box<Next>>,
+    /// The claim is not waited for or held any more, and what becomes of its place is not known here.
+    left: bool,
+}
+
+/// A claim of this client that stands just behind another, and waits to be told by it.
+///
+/// # Drop
+/// It is told to look by itself.
+pub(crate) struct Next {
+    pub(crate) place: String,
+    pub(crate) created: i64,
+    handed: oneshot::Sender<i64>,
+}
+
+impl Next {
+    /// The one before was first and is gone, and its place was there, as it was made, at this revision.
+    pub(crate) fn hand_over(self, revision: i64) {
+        let _ = self.handed.send(revision);
+    }
+}
 
 impl Tickets {
     pub(crate) fn insert(&self, id: ClaimId, lease: &Use) {
-        lock(&self.0).insert(id, lease.clone());
+        lock(&self.0).entry(id).or_insert_with(|| Ticket { lease: lease.clone(), next: None, left: false });
     }
 
     pub(crate) fn get(&self, id: ClaimId) -> Option<Use> {
-        lock(&self.0).get(&id).cloned()
+        lock(&self.0).get(&id).map(|ticket| ticket.lease.clone())
     }
 
     /// The claim's request was refused: it left nothing, unless an earlier one did.
@@ -32,5 +57,30 @@ impl Tickets {
 
     pub(crate) fn count(&self) -> usize {
         lock(&self.0).len()
+    }
+
+    /// Has whoever stands behind `before` be told when that one is done; none if nobody here would know.
+    pub(crate) fn queue_behind(&self, before: ClaimId, place: String, created: i64) -> Option<oneshot::Receiver<i64>> {
+        let mut tickets = lock(&self.0);
+        let ticket = tickets.get_mut(&before).filter(|ticket| !ticket.left)?;
+        let (handed, told) = oneshot::channel();
+        ticket.next = Some(Box::new(Next { place, created, handed }));
+        Some(told)
+    }
+
+    /// Who waits to be told by this claim, if anybody still does.
+    pub(crate) fn next_of(&self, id: ClaimId) -> Option<Next> {
+        let next = lock(&self.0).get_mut(&id)?.next.take()?;
+        Some(*next).filter(|next| !next.handed.is_closed())
+    }
+
+    /// What becomes of the claim's place from now on may become known elsewhere first: who waits to be told looks.
+    pub(crate) fn leave(&self, id: ClaimId) {
+        let mut tickets = lock(&self.0);
+        let Some(ticket) = tickets.get_mut(&id) else { return };
+        ticket.left = true;
+        let next = ticket.next.take();
+        drop(tickets);
+        drop(next);
     }
 }

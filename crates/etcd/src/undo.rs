@@ -5,7 +5,9 @@ use crate::engine::Inner;
 use crate::failure::{Failure, Refusal};
 use crate::shared::State;
 use crate::value::is_closed;
-use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse};
+use etcd_client::{
+    Compare, CompareOp, GetOptions, KeyValue, KvClient, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
+};
 use fencelock_core::Claim;
 
 /// What a void key says that was written with the release of a hold.
@@ -23,7 +25,7 @@ pub(crate) enum Freed {
 
 impl Inner {
     async fn read_place(&self, place: &str) -> Result<(Option<KeyValue>, i64), Failure> {
-        let get = |mut client: etcd_client::Client| async move { client.get(place, None).await };
+        let get = |mut client: KvClient| async move { client.get(place, None).await };
         let mut got = self.members.call(None, get).await?;
         let revision = got.header().map_or(0, etcd_client::ResponseHeader::revision);
         Ok((got.take_kvs().into_iter().next(), revision))
@@ -36,7 +38,7 @@ impl Inner {
     }
 
     async fn transaction(&self, txn: &Txn) -> Result<(TxnResponse, bool), Failure> {
-        let send = |mut client: etcd_client::Client| async move { client.txn(txn.clone()).await };
+        let send = |mut client: KvClient| async move { client.txn(txn.clone()).await };
         self.members.call_again(None, send).await
     }
 
@@ -46,7 +48,7 @@ impl Inner {
         if self.read_place(place).await?.0.is_none_or(|kv| is_closed(&kv)) {
             return Ok(Freed::No);
         }
-        let send = |mut client: etcd_client::Client| async move { client.delete(place, None).await };
+        let send = |mut client: KvClient| async move { client.delete(place, None).await };
         let (deleted, again) = self.members.call_again(None, send).await?;
         Ok(match (deleted.deleted(), again) {
             (0, true) => Freed::ByWhom,
@@ -64,23 +66,41 @@ impl Inner {
     pub(crate) async fn free(&self, claim: &Claim, place: &str, created: i64, lease: i64) -> Result<Freed, Failure> {
         let mine = Compare::mod_revision(place, CompareOp::Equal, created);
         let freed = if claim.is_unanswered() {
-            self.free_and_void(claim, mine, place, lease).await
+            Box::pin(self.free_and_void(claim, mine, place, lease)).await
         } else {
-            let only = Txn::new().when([mine]).and_then([TxnOp::delete(place, None)]);
-            self.transaction(&only).await.map(|(answer, again)| match (answer.succeeded(), again) {
-                (true, _) => Freed::Yes,
-                (false, true) => Freed::ByWhom,
-                (false, false) => Freed::No,
-            })
+            self.free_and_hand_over(claim, mine, place).await
         };
         match freed {
             Err(Failure::Refused(Refusal::NoSpace)) => {
-                let freed = self.delete_when_full(place).await?;
+                let freed = Box::pin(self.delete_when_full(place)).await?;
                 // Freed for others at least; the error lets the client go on until the id is dead too.
                 if claim.is_unanswered() { Err(Failure::Refused(Refusal::NoSpace)) } else { Ok(freed) }
             }
             freed => freed,
         }
+    }
+
+    /// Frees the place and, where the next in the queue is a claim of this client, looks in the same step whether its
+    /// place is there: nobody is before it then.
+    async fn free_and_hand_over(&self, claim: &Claim, mine: Compare, place: &str) -> Result<Freed, Failure> {
+        let next = self.tickets.next_of(claim.id());
+        let look = next.as_ref().map(|next| TxnOp::get(next.place.as_str(), Some(GetOptions::new().with_keys_only())));
+        let then: Vec<_> = std::iter::once(TxnOp::delete(place, None)).chain(look).collect();
+        let (answer, again) = self.transaction(&Txn::new().when([mine]).and_then(then)).await?;
+        if !answer.succeeded() {
+            return Ok(if again { Freed::ByWhom } else { Freed::No });
+        }
+        if let Some(next) = next {
+            let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
+            let is_there = answer.op_responses().into_iter().any(|response| match response {
+                TxnOpResponse::Get(got) => got.kvs().iter().any(|kv| is_as_made(kv, next.created)),
+                _ => false,
+            });
+            if is_there {
+                next.hand_over(revision);
+            }
+        }
+        Ok(Freed::Yes)
     }
 
     /// Whoever freed the place, the id is dead: a copy of an earlier request may still arrive.

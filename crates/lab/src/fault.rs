@@ -17,6 +17,8 @@ pub(crate) enum Fault {
     HolderCut,
     /// A holder's requests arrive, and their answers are dropped.
     RepliesDropped,
+    /// A holder's answers come late, and when one has said that it holds, what it asks next does not arrive before the end.
+    RepliesLate,
     /// A holder's requests arrive late.
     RequestsDelayed,
     /// Every request arrives twice.
@@ -63,6 +65,7 @@ impl Fault {
             Self::HolderStoppedLong => "holder-stopped-long",
             Self::HolderCut => "holder-cut",
             Self::RepliesDropped => "replies-dropped",
+            Self::RepliesLate => "replies-late",
             Self::RequestsDelayed => "requests-delayed",
             Self::RequestsTwice => "requests-twice",
             Self::ServersStopped => "servers-stopped",
@@ -112,6 +115,7 @@ impl Fault {
                 | Self::HolderStoppedLong
                 | Self::HolderCut
                 | Self::RepliesDropped
+                | Self::RepliesLate
                 | Self::RequestsDelayed
         )
     }

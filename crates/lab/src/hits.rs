@@ -18,7 +18,14 @@ pub(crate) fn hits(experiment: &Experiment, events: &[Event]) -> u32 {
         let at_worker = at_workers.iter().any(|at| is_of(*at, kind));
         // Who was killed under a lock, or waiting for it, never came to its end.
         let killed = is_of(Fault::HolderKilled, kind);
-        let met = |span: &Span| if killed { span.open && span.from <= fault.from } else { span.overlaps(fault) };
+        // What one who is stopped is granted comes when it goes on.
+        let stopped = [Fault::HolderStoppedShort, Fault::HolderStoppedLong].iter().any(|stop| is_of(*stop, kind));
+        let was_there = |span: &Span| span.from <= fault.from;
+        let met = |span: &Span| match (killed, stopped) {
+            (true, _) => span.open && was_there(span),
+            (_, true) => was_there(span) && span.overlaps(fault),
+            _ => span.overlaps(fault),
+        };
         spans.iter().any(|span| met(span) && (!at_worker || fault.worker == span.worker))
     };
     faults(events).iter().map(|(kind, fault)| u32::from(met(kind, fault))).sum()
@@ -149,6 +156,15 @@ mod tests {
         assert_eq!(met(servers, 1, 31), 2);
         assert_eq!(met(holder, 1, 31), 1, "the second was at another worker");
         assert_eq!(met(holder, 21, 31), 0);
+    }
+
+    #[test]
+    fn what_one_who_was_stopped_is_granted_when_it_goes_on_was_not_hit() {
+        let any = |fault| experiments().into_iter().find(|experiment| experiment.fault == fault).unwrap();
+        for fault in [Fault::HolderStoppedShort, Fault::HolderStoppedLong] {
+            let met = |granted, released| hits(&any(fault), &history(fault, granted, released));
+            assert_eq!((met(1, 9), met(1, 11), met(1, 25), met(20, 25)), (0, 1, 1, 0));
+        }
     }
 
     #[test]

@@ -62,6 +62,7 @@ fn withstood_from(fault: Fault) -> Needs {
         | Fault::HolderKilled
         | Fault::HolderCut
         | Fault::RepliesDropped
+        | Fault::RepliesLate
         | Fault::RequestsDelayed
         | Fault::RequestsTwice
         | Fault::ServersStopped => Needs::Level(Level::Advisory),

@@ -21,11 +21,26 @@ pub enum Mood {
     DelayRequests(Duration),
     /// Requests arrive at once, and once more on another connection after this long.
     RequestsTwice(Duration),
+    /// Answers come after this long, in order.
+    DelayReplies(Duration),
+    /// The same, and requests wait until the mood changes.
+    DelayRepliesHoldRequests(Duration),
     /// Nothing passes either way; connections stay open, and what was sent
     /// meanwhile passes when the mood changes.
     Hold,
     /// New connections are closed at once; live ones were cut when the mood began.
     Refuse,
+}
+
+impl Mood {
+    /// Whether what comes now, requests or answers, waits until it changes.
+    fn holds(self, requests: bool) -> bool {
+        match self {
+            Self::Hold => true,
+            Self::DelayRepliesHoldRequests(_) => requests,
+            _ => false,
+        }
+    }
 }
 
 /// A proxy on a free loopback port before `target`.
@@ -100,6 +115,12 @@ impl Proxy {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// How what passes is treated.
+    #[must_use]
+    pub fn mood(&self) -> Mood {
+        self.shared.mood()
     }
 
     /// From now on, what passes is treated so.
@@ -182,12 +203,13 @@ fn pump(shared: Arc<Shared>, mut from: TcpStream, mut to: TcpStream, again: Opti
     std::thread::spawn(move || {
         let mut buffer = [0; 16 * 1024];
         while let Ok(read @ 1..) = from.read(&mut buffer) {
-            while shared.mood() == Mood::Hold && !shared.ended() {
+            while shared.mood().holds(requests) && !shared.ended() {
                 std::thread::sleep(Duration::from_millis(2));
             }
             match (shared.mood(), requests) {
                 (Mood::DropReplies, false) | (Mood::DropRequests, true) => continue,
-                (Mood::DelayRequests(late), true) => std::thread::sleep(late),
+                (Mood::DelayRequests(late), true)
+                | (Mood::DelayReplies(late) | Mood::DelayRepliesHoldRequests(late), false) => std::thread::sleep(late),
                 _ => {}
             }
             if to.write_all(buffer.get(..read).unwrap_or_default()).is_err() {

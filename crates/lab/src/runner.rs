@@ -55,6 +55,12 @@ impl Worker {
         String::from_utf8_lossy(&tail).trim_end().lines().last().unwrap_or_default().to_owned()
     }
 
+    /// Which of its holds that was of.
+    fn last_hold(&self) -> Option<u32> {
+        let line = self.last_line();
+        serde_json::from_str::<Event>(&line).ok().map(|event| event.hold)
+    }
+
     /// Whether it has asked and not been answered.
     fn is_waiting(&self) -> bool {
         self.last_line().contains("\"acquire\"")
@@ -106,6 +112,7 @@ pub(crate) fn run(
     for _ in 0..experiment.workers {
         run.start_worker()?;
     }
+    run.await_workers()?;
     run.rest(experiment.ttl.max(Duration::from_secs(2)));
     let end = lasting.map(|lasting| Instant::now() + lasting);
     for fault in 1.. {
@@ -170,6 +177,24 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Until each has asked for a lock: of one that never does, no fault shows anything.
+    fn await_workers(&mut self) -> Result<(), Failure> {
+        let end = Instant::now() + Duration::from_secs(60);
+        while let Some(idle) = self.workers.iter().find(|worker| worker.last_line().is_empty()) {
+            if Instant::now() > end {
+                let log = std::fs::read_to_string(idle.history.with_extension("log")).unwrap_or_default();
+                let last = log.lines().last().unwrap_or_default();
+                return Err(Failure::new(format!("worker {} has not asked for a lock: {last}", idle.number)));
+            }
+            if ENDED.load(Ordering::Relaxed) {
+                break;
+            }
+            self.all_alive()?;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
     /// Long enough for it to show if nobody is served any more.
     fn long_rest(&self) -> Duration {
         self.experiment.served_within + Duration::from_secs(1)
@@ -194,6 +219,11 @@ impl<'a> Run<'a> {
         match fault {
             Fault::HolderKilled => drop(self.workers.remove(victim)),
             Fault::HolderStoppedShort | Fault::HolderStoppedLong => worker.signal(Signal::STOP),
+            Fault::RepliesLate => {
+                self.deployment.hurt(fault, at_worker)?;
+                self.await_proof(number, victim);
+                self.deployment.hurt(fault, at_worker)?;
+            }
             _ => self.deployment.hurt(fault, at_worker)?,
         }
         self.rest(self.experiment.lasting(fault));
@@ -232,6 +262,22 @@ impl<'a> Run<'a> {
             std::thread::sleep(Duration::from_micros(500));
         }
         order.first().copied().unwrap_or_default()
+    }
+
+    /// Until a worker has been told that it holds: by an acquire, and each third time by a renewal.
+    fn await_proof(&self, number: u32, worker: usize) {
+        let Some(worker) = self.workers.get(worker) else { return };
+        if number.is_multiple_of(3) {
+            // It is renewed after a third.
+            return self.rest(self.experiment.ttl * 2 / 5);
+        }
+        let (before, end) = (worker.last_hold(), Instant::now() + self.experiment.ttl * 12);
+        while !(worker.is_target(None) && worker.last_hold() != before) && Instant::now() < end {
+            if ENDED.load(Ordering::Relaxed) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn rest(&self, time: Duration) {

@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(crate) enum Came {
     Holds,
     Broken,
-    /// The fault did not hit often enough, or nothing was asked.
+    /// The fault did not hit often enough, nothing was asked, or nobody else ever held.
     Inconclusive,
 }
 
@@ -151,6 +151,7 @@ fn rows(experiment: &Experiment, seed: u64, ran: &Ran, judged: Vec<(Asked, Judge
     let events = ran.events.as_slice();
     let promised = if experiment.wrong { Vec::new() } else { promised(&ran.found, &experiment.faults()) };
     let hits = hits(experiment, events);
+    let is_shared = is_shared(experiment, events);
     let operations = events.iter().filter(|event| matches!(event.what, What::Granted { .. })).count() as u64;
     let attested = ran.attested.iter().map(|rule| format!(", {rule} attested"));
     let server: String = [ran.found.deployment().to_owned()].into_iter().chain(attested).collect();
@@ -170,7 +171,7 @@ fn rows(experiment: &Experiment, seed: u64, ran: &Ran, judged: Vec<(Asked, Judge
         };
         let verdict = match judged {
             Judged { broken: 1.., .. } => Came::Broken,
-            Judged { asked: 1.., .. } if hits >= experiment.least_hits => Came::Holds,
+            Judged { asked: 1.., .. } if hits >= experiment.least_hits && is_shared => Came::Holds,
             _ => Came::Inconclusive,
         };
         Row {
@@ -195,6 +196,13 @@ fn rows(experiment: &Experiment, seed: u64, ran: &Ran, judged: Vec<(Asked, Judge
         }
     };
     judged.into_iter().map(row).collect()
+}
+
+/// Whether more than one worker came to hold: what one does alone says nothing of a lock.
+fn is_shared(experiment: &Experiment, events: &[Event]) -> bool {
+    let mut granted = events.iter().filter(|event| matches!(event.what, What::Granted { .. }));
+    let first = granted.next().map(|event| event.worker);
+    experiment.workers < 2 || granted.any(|event| Some(event.worker) != first)
 }
 
 /// For how long a fault was under way.

@@ -9,6 +9,7 @@ use fencelock_core::{
 };
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How often a try goes on when the lock is freed between its statement and its look.
@@ -124,10 +125,9 @@ impl SqlLock {
         self.table.purge(idle).await.map_err(|e| e.with_engine(self.table.engine()).with_operation("purge"))
     }
 
-    /// One statement sent, where nothing is in the way.
-    async fn attempt(&self, claim: &Claim, waits: bool) -> Result<Attempt> {
-        // One that met a holder before looks first, so that waiters write nothing and do not queue to write.
-        let mut looks = matches!(claim.obstacle(), Obstacle::Held(_));
+    /// One statement sent, where nothing is in the way. One that met a holder at the server before `looks` first, so
+    /// that waiters write nothing and do not queue to write.
+    async fn attempt(&self, claim: &Claim, waits: bool, mut looks: bool) -> Result<Attempt> {
         for _ in 0..TRIES {
             if std::mem::take(&mut looks) {
                 match self.table.look(claim, waits).await? {
@@ -158,13 +158,20 @@ impl SqlLock {
 }
 
 /// The tries of one who waits.
-struct Waiter<'e>(&'e SqlLock);
+struct Waiter<'e> {
+    engine: &'e SqlLock,
+    /// It was turned away by the server itself: a holder of this client that has released is nobody to look for.
+    was_turned_away: AtomicBool,
+}
 
 #[async_trait]
 impl Tries for Waiter<'_> {
     async fn try_once(&self, claim: &Claim) -> Result<Attempt> {
-        let outcome = self.0.attempt(claim, true).await;
-        outcome.map_err(|e| e.with_engine(self.0.table.engine()).with_name(claim.name()))
+        let outcome = self.engine.attempt(claim, true, self.was_turned_away.load(Ordering::Relaxed)).await;
+        if let Ok(Attempt::Contended { .. }) = outcome {
+            self.was_turned_away.store(true, Ordering::Relaxed);
+        }
+        outcome.map_err(|e| e.with_engine(self.engine.table.engine()).with_name(claim.name()))
     }
 }
 
@@ -184,14 +191,15 @@ impl DistributedLock for SqlLock {
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        let outcome = self.attempt(claim, false).await;
+        let outcome = self.attempt(claim, false, matches!(claim.obstacle(), Obstacle::Held(_))).await;
         outcome.map_err(|e| e.with_engine(self.table.engine()).with_name(claim.name()))
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Grant> {
         let mut claim = claim.clone();
+        let waiter = Waiter { engine: self, was_turned_away: AtomicBool::new(false) };
         loop {
-            match self.polling.acquire(&Waiter(self), self.table.hints(), &claim).await {
+            match self.polling.acquire(&waiter, self.table.hints(), &claim).await {
                 Err(e) if e.kind() == ErrorKind::Lost && self.outlived_its_request(&claim).await => {
                     claim = claim.next_attempt()?;
                 }

@@ -96,13 +96,20 @@ impl ZooKeeperLock {
     async fn stand_in_line(&self, session: &Arc<Session>, claim: &Claim) -> Result<Grant> {
         check_terms(session, claim)?;
         let queue = session.keys.queue(claim.name());
+        let spot = self.inner.line.enter(claim.id());
         let (place, mut entries) = queue::join(session, claim, &self.inner.voids).await?;
         loop {
             match queue::standing(&place.entry, &entries) {
-                Standing::First => return self.grant(session, claim, place).await,
+                Standing::First => break,
                 Standing::Gone => return Err(Error::new(ErrorKind::Unavailable, "the place in the queue was removed")),
                 Standing::Behind { before, first } => {
-                    queue::wait(session, claim, &queue, &before, &first).await?;
+                    if let Some(told) = self.inner.line.queue_behind(before.claim(), &place.path) {
+                        if queue::wait_to_be_told(session, claim, &queue, &first, told).await? {
+                            break;
+                        }
+                    } else {
+                        queue::wait(session, claim, &queue, &before, &first).await?;
+                    }
                     // Together, so that a waiter who is next needs no round trip more.
                     let listing = session.list(&queue);
                     let (listed, beaten) = tokio::join!(listing, session.fresh(session.tempo.fresh()));
@@ -111,6 +118,9 @@ impl ZooKeeperLock {
                 }
             }
         }
+        let grant = self.grant(session, claim, place).await?;
+        spot.granted();
+        Ok(grant)
     }
 }
 

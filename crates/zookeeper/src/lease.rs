@@ -10,6 +10,7 @@ use fencelock_core::{Claim, Error, ErrorKind, Evidence, Lease, LossReason, Resul
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
+use zookeeper_client::MultiWriteError;
 
 pub(crate) struct ZooKeeperLease {
     pub(crate) engine: Arc<Inner>,
@@ -21,6 +22,13 @@ pub(crate) struct ZooKeeperLease {
     pub(crate) czxid: i64,
 }
 
+impl Drop for ZooKeeperLease {
+    /// Whoever of this client is behind a hold that is lost, or was not known to be released, looks by itself.
+    fn drop(&mut self) {
+        self.engine.line.leave(self.claim.id());
+    }
+}
+
 fn lost() -> Error {
     Error::new(ErrorKind::Lost, "the lock was no longer ours")
 }
@@ -29,6 +37,38 @@ impl ZooKeeperLease {
     /// Made when it is needed: it would be most of what a hold takes of its own.
     fn path(&self) -> String {
         format!("{}{}", self.session.keys.place(&self.claim), self.sequence)
+    }
+
+    /// Deletes the node, and hands the lock to a claim of this client that is next: false if there was none to delete.
+    ///
+    /// The path has the claim's id in it, so it is this claim's node that goes, or none.
+    async fn free(&self) -> Result<bool, Failure> {
+        let path = self.path();
+        if let Some(next) = self.engine.line.next_of(self.claim.id())
+            && self.free_before(&path, &next.path).await?
+        {
+            next.hand_over();
+            return Ok(true);
+        }
+        self.session.gone(self.session.client.delete(&path, None)).await
+    }
+
+    /// Deletes the node if that of the next is there: then that one is first, in the same step. A node is written
+    /// once, so its version is 0.
+    async fn free_before(&self, path: &str, next: &str) -> Result<bool, Failure> {
+        let mut both = self.session.client.new_multi_writer();
+        if both.add_check_version(next, 0).and_then(|()| both.add_delete(path, None)).is_err() {
+            return Ok(false);
+        }
+        let commit = async {
+            match both.commit().await {
+                Ok(_) => Ok(true),
+                // The next has no node any more, or this hold none: nothing was done.
+                Err(MultiWriteError::OperationFailed { .. }) => Ok(false),
+                Err(MultiWriteError::RequestFailed { source }) => Err(source),
+            }
+        };
+        self.session.call(commit).await
     }
 
     /// A watch on the node; none once that is known to be gone, or the session to have ended.
@@ -101,8 +141,7 @@ impl Lease for ZooKeeperLease {
         if self.session.has_ended() {
             return Err(Error::new(ErrorKind::Unavailable, "the session has ended"));
         }
-        // The path has the claim's id in it, so it is this claim's node that goes, or none.
-        let was_ours = self.session.gone(self.session.client.delete(&self.path(), None)).await?;
+        let was_ours = self.free().await?;
         if self.claim.is_unanswered() {
             self.engine.voids.insert(self.claim.id());
             let queue = self.session.keys.queue(self.claim.name());

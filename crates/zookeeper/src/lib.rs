@@ -11,6 +11,7 @@ mod holds;
 mod keeper;
 mod keys;
 mod lease;
+mod line;
 mod link;
 mod members;
 mod probe;

@@ -12,12 +12,15 @@ use crate::watching;
 use fencelock_core::{Claim, Error, ErrorKind, Obstacle, Result};
 use std::cmp::Ordering;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use zookeeper_client::CreateMode;
 
 /// How often the parent may be removed between its creation and ours.
 const TRIES: u32 = 10;
 /// How long a waiter relies on its watch before it looks by itself.
 const SAFETY: Duration = Duration::from_secs(20);
+/// How long one waits before it asks who holds the lock.
+const NAMED_AFTER: Duration = Duration::from_millis(50);
 
 /// A claim's node.
 #[derive(Clone, Debug)]
@@ -175,15 +178,9 @@ pub(crate) async fn wait(
         Err(e) => return Err(e),
     };
     let data = Data::read(&data);
-    let holder = if before.is_closure() || first.is_closure() {
-        None
-    } else if before.order(first) == Ordering::Equal {
-        Some(data.holder)
-    } else {
-        self::before(session, queue, first, 0).await.holder
-    };
+    let is_first = before.order(first) == Ordering::Equal;
+    let holder = (is_first && !before.is_closure()).then_some(data.holder);
     claim.met(Obstacle::Held(holder.map(Into::into)));
-    let safety = SAFETY + SAFETY.mul_f64(fastrand::f64() / 2.0);
     tokio::select! {
         event = watching::changed(session, watching::told(watcher)) => {
             let event = event?;
@@ -192,8 +189,41 @@ pub(crate) async fn wait(
             Ok(())
         }
         opened = reopen(session, &path, stat.czxid, data.delay), if before.is_closure() => opened,
-        () = tokio::time::sleep(safety) => Ok(()),
+        () = name_the_holder(session, claim, queue, first), if !is_first => Ok(()),
+        () = tokio::time::sleep(safety()) => Ok(()),
     }
+}
+
+/// The same behind a claim of this client, which tells itself when it is done: true if it was first, and left
+/// this one's place the first.
+pub(crate) async fn wait_to_be_told(
+    session: &Session,
+    claim: &Claim,
+    queue: &str,
+    first: &Entry,
+    told: oneshot::Receiver<()>,
+) -> Result<bool, Failure> {
+    claim.met(Obstacle::Held(None));
+    tokio::select! {
+        told = told => Ok(told.is_ok()),
+        () = session.until_ended() => Err(Failure::Unknown("the session has ended".to_owned())),
+        () = name_the_holder(session, claim, queue, first) => Ok(false),
+        () = tokio::time::sleep(safety()) => Ok(false),
+    }
+}
+
+fn safety() -> Duration {
+    SAFETY + SAFETY.mul_f64(fastrand::f64() / 2.0)
+}
+
+/// Asks once who holds the lock, for whoever gives up waiting; never ends. Most are served before it is asked.
+async fn name_the_holder(session: &Session, claim: &Claim, queue: &str, first: &Entry) {
+    if !first.is_closure() {
+        tokio::time::sleep(NAMED_AFTER).await;
+        let holder = before(session, queue, first, 0).await.holder;
+        claim.met(Obstacle::Held(holder.map(Into::into)));
+    }
+    std::future::pending().await
 }
 
 /// Opens a closed queue once the lock delay has passed since now, which is later

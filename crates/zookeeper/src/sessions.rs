@@ -1,6 +1,7 @@
 //! One session after another.
 
 use crate::config::ZooKeeperConfig;
+use crate::line::Line;
 use crate::session::Session;
 use crate::voids::Voids;
 use fencelock_core::{Error, ErrorKind, Result};
@@ -11,6 +12,7 @@ use std::time::Instant;
 pub(crate) struct Inner {
     pub(crate) config: ZooKeeperConfig,
     pub(crate) voids: Voids,
+    pub(crate) line: Line,
     current: Mutex<Arc<Session>>,
     /// Sessions of ours that the servers may not have ended yet.
     former: Mutex<Vec<i64>>,
@@ -28,6 +30,7 @@ impl Inner {
         Ok(Self {
             config,
             voids: Voids::new(session.tempo.session * 2),
+            line: Line::default(),
             current: Mutex::new(session),
             former: Mutex::default(),
             opening: tokio::sync::Mutex::default(),

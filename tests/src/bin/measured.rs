@@ -2,11 +2,12 @@
 
 #![allow(clippy::print_stderr, reason = "it is a program for a terminal")]
 
-use fencelock_tests::measured::{Result, keep_bench, keep_lab, keep_tests, parts, replaced, root};
+use fencelock_tests::measured::{Result, keep_bench, keep_lab, keep_mixed, keep_tests, parts, replaced, root};
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: measured lab REPORT.jsonl LOG [NOTE] | bench ROWS.jsonl [NOTE] | tests LOG | readme";
+const USAGE: &str =
+    "usage: measured lab | mixed REPORT.jsonl LOG [NOTE] | bench ROWS.jsonl [NOTE] | tests LOG | readme";
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
@@ -24,6 +25,8 @@ fn keep(arguments: &[&str]) -> Result<()> {
     match *arguments {
         ["lab", report, log] => keep_lab(Path::new(report), Path::new(log), ""),
         ["lab", report, log, note] => keep_lab(Path::new(report), Path::new(log), note),
+        ["mixed", report, log] => keep_mixed(Path::new(report), Path::new(log), ""),
+        ["mixed", report, log, note] => keep_mixed(Path::new(report), Path::new(log), note),
         ["bench", rows] => keep_bench(Path::new(rows), ""),
         ["bench", rows, note] => keep_bench(Path::new(rows), note),
         ["tests", log] => keep_tests(Path::new(log)),

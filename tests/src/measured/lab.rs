@@ -63,7 +63,7 @@ pub(super) struct Claim {
     pub(super) level: String,
     pub(super) confirmed: bool,
     pub(super) lacks: Vec<String>,
-    borrowed: Vec<String>,
+    pub(super) borrowed: Vec<String>,
     pub(super) above: String,
     pub(super) experiments: usize,
     pub(super) hits: u64,
@@ -160,7 +160,24 @@ impl Lab {
 /// What the lab wrote and printed, an experiment a line.
 pub(super) fn taken(report: &str, log: &str, date: &str, note: &str) -> Result<String> {
     let told = told(log)?;
+    if !is_whole(log, &told) {
+        return Err("only a whole run is kept; this one left something out".into());
+    }
     let command = format!("cargo run -p fencelock-lab -- run --jobs {} --seed {}", told.jobs, told.seed);
+    lines(report, told, |_| command, date, note)
+}
+
+/// The same of a run of mixed faults alone, `run --minutes`.
+pub(super) fn taken_mixed(report: &str, log: &str, date: &str, note: &str) -> Result<String> {
+    let told = told(log)?;
+    let (jobs, seed) = (told.jobs, told.seed);
+    let command = |minutes: f64| {
+        format!("cargo run -p fencelock-lab -- run --minutes {:.0} --jobs {jobs} --seed {seed}", minutes.ceil())
+    };
+    lines(report, told, command, date, note)
+}
+
+fn lines(report: &str, told: Told, command: impl FnOnce(f64) -> String, date: &str, note: &str) -> Result<String> {
     let (mut experiments, mut rest): (Vec<Experiment>, Vec<Line>) = (Vec::new(), Vec::new());
     for value in values(report)? {
         if !is_plain(&value) {
@@ -182,7 +199,10 @@ pub(super) fn taken(report: &str, log: &str, date: &str, note: &str) -> Result<S
             format!("the log tells of {} experiments, the report of {}", told.experiments, experiments.len()).into()
         );
     }
-    let lines = [Line::Run(Run::here(date, command, note)), Line::Told(told)];
+    // What was asked for counts what promises something behind gates.
+    let promises = |of: &&Experiment| matches!(of.level.as_str(), "fenced" | "replicated");
+    let minutes = experiments.iter().filter(promises).map(|of| of.ran).sum::<f64>() / 60.0;
+    let lines = [Line::Run(Run::here(date, command(minutes), note)), Line::Told(told)];
     let lines = lines.into_iter().chain(experiments.into_iter().map(Line::Experiment)).chain(rest);
     written(&lines.collect::<Vec<_>>())
 }
@@ -219,12 +239,13 @@ fn told(log: &str) -> Result<Told> {
         seed: seed.ok_or_else(missing)?,
         failed: failed.collect(),
     };
+    Ok(told)
+}
+
+fn is_whole(log: &str, told: &Told) -> bool {
     let of_all =
         log.lines().find_map(|line| line.strip_prefix('[')?.split_once(']')?.0.split_once('/')?.1.parse().ok());
-    if of_all != Some(told.experiments + told.failed.len()) || log.contains(": not all of it tried;") {
-        return Err("only a whole run is kept; this one left something out".into());
-    }
-    Ok(told)
+    of_all == Some(told.experiments + told.failed.len()) && !log.contains(": not all of it tried;")
 }
 
 #[cfg(test)]
@@ -239,13 +260,14 @@ mod tests {
     fn what_the_lab_prints_last_is_understood() {
         let failed = vec!["redis/a/c".to_owned()];
         assert_eq!(told(LOG).unwrap(), Told { experiments: 1, minutes: 0.5, jobs: 3, seed: 7, failed });
-        for wrong in
-            [LOG.replace("[1/2]", "[1/3]"), LOG.replace("not be tried\n", "not be tried; ended early\n"), String::new()]
-        {
+        for wrong in [LOG.replace("not be tried\n", "not be tried; ended early\n"), String::new()] {
             assert!(told(&wrong).is_err(), "{wrong}");
         }
-        let part = LOG.replace("confirmed;", "not all of it tried;");
-        assert!(told(&part).is_err());
+        let all = told(LOG).unwrap();
+        assert!(is_whole(LOG, &all));
+        for part in [LOG.replace("[1/2]", "[1/3]"), LOG.replace("confirmed;", "not all of it tried;")] {
+            assert!(!is_whole(&part, &all), "{part}");
+        }
     }
 
     #[test]

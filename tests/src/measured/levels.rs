@@ -27,7 +27,7 @@ pub(super) fn table(lab: &Lab) -> String {
 
 fn reason(claim: &Claim) -> String {
     if claim.confirmed {
-        return claim.above.clone();
+        return [&claim.above].into_iter().chain(&claim.borrowed).cloned().collect::<Vec<_>>().join("; ");
     }
     let (verdicts, rest): (Vec<_>, Vec<_>) =
         claim.lacks.iter().partition(|lack| lack.contains(" is broken in ") || lack.contains(" is inconclusive in "));

@@ -44,10 +44,10 @@ fn stages() -> Result<Vec<String>> {
     whole::stages(&read(&root().join("tests/run"))?)
 }
 
-fn shown(lines: &str) -> Result<String> {
+fn lab(lines: &str) -> Result<lab::Lab> {
     let lab = lab::Lab::read(lines)?;
     totals::check(&lab)?;
-    shown::text(&lab)
+    Ok(lab)
 }
 
 /// Keeps a whole run of the lab: its verdicts in JSON, and what it printed.
@@ -57,8 +57,19 @@ fn shown(lines: &str) -> Result<String> {
 /// When a file cannot be read or written, or the run is not a whole one.
 pub fn keep_lab(report: &Path, log: &Path, note: &str) -> Result<()> {
     let lines = lab::taken(&read(report)?, &read(log)?, &date::of(report)?, note)?;
-    shown(&lines)?;
+    shown::text(&lab(&lines)?)?;
     Ok(std::fs::write(kept("lab.jsonl"), lines)?)
+}
+
+/// Keeps a run of the lab's mixed faults: its verdicts in JSON.
+///
+/// # Errors
+///
+/// When a file cannot be read or written, or the run did something else than mixed faults.
+pub fn keep_mixed(report: &Path, log: &Path, note: &str) -> Result<()> {
+    let lines = lab::taken_mixed(&read(report)?, &read(log)?, &date::of(report)?, note)?;
+    shown::mixed(&lab(&lines)?)?;
+    Ok(std::fs::write(kept("lab-mixed.jsonl"), lines)?)
 }
 
 /// Keeps a run of the benchmark: its rows in JSON.
@@ -104,13 +115,11 @@ pub fn parts() -> Result<Vec<(&'static str, String)>> {
     let bench = bench::Bench::read(&read(&kept("bench.jsonl"))?)?;
     // A run can be kept once it is green, and it is green with what is written here: without one there are no numbers.
     let whole = std::fs::read_to_string(kept(WHOLE)).ok();
-    let mut parts = vec![
+    Ok(vec![
         ("one", whole::one(&read(&kept("tests-sqlite.txt"))?)?),
         ("whole", whole::all(whole.as_deref(), &stages()?)?),
         ("costs", costs::text(&bench)?),
-    ];
-    if let Ok(text) = read(&kept("lab.jsonl")) {
-        parts.push(("shown", shown(&text)?));
-    }
-    Ok(parts)
+        ("shown", shown::text(&lab(&read(&kept("lab.jsonl"))?)?)?),
+        ("mixed", shown::mixed(&lab(&read(&kept("lab-mixed.jsonl"))?)?)?),
+    ])
 }

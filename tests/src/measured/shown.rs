@@ -32,7 +32,7 @@ pub(super) fn text(lab: &Lab) -> Result<String> {
     ));
     let levels = wrapped(&format!(
         "A level is confirmed when each of its properties held under each of its faults, with a witness against the next level \
-         up: {confirmed} of {} are.",
+         up: {confirmed} of {} are. *UP* is that somebody is served while a server is away.",
         lab.claims.len()
     ));
     let witnesses = witnesses::table(lab)?;
@@ -41,6 +41,28 @@ pub(super) fn text(lab: &Lab) -> Result<String> {
         "{run}\n\n{witnesses}\nWhat is promised, and how often it could have broken:\n\n{promises}\n{behind}\n\n{levels}\n\n\
          {claims}\n{unexpected}"
     ))
+}
+
+/// Of a run that does mixed faults alone, which is longer under them than each experiment of the whole.
+pub(super) fn mixed(lab: &Lab) -> Result<String> {
+    if let Some(other) = lab.experiments.iter().find(|of| of.fault != "mixed") {
+        return Err(format!("{} is not one of mixed faults", other.id()).into());
+    }
+    let guarded = &lab.guarded;
+    let unexpected = properties::unexpected(lab);
+    let text = wrapped(&format!(
+        "Mixed faults alone, for {:.0} minutes in all, on {}, by `{}`: {} on everything that promises `fenced` or more, {} \
+         updates behind gates, {} of them lost; {} attempts of holders that had lost their lock, {} of them accepted.",
+        guarded.mixed_minutes,
+        lab.run.told(),
+        lab.run.command,
+        counted(guarded.experiments, "experiment"),
+        count(guarded.updates),
+        none_or(guarded.lost),
+        count(guarded.stale),
+        none_or(guarded.accepted),
+    ));
+    Ok(format!("{text}\n\n{unexpected}"))
 }
 
 #[cfg(test)]
@@ -82,6 +104,18 @@ mod tests {
         ] {
             assert!(said.contains(part), "{part}\n\n{said}");
         }
+    }
+
+    #[test]
+    fn mixed_faults_in_words() {
+        let lab = Lab::read(LAB).unwrap();
+        assert!(mixed(&lab).is_err(), "other faults are in it");
+        let all: Vec<_> =
+            LAB.lines().filter(|line| !line.contains("Sentinel") && !line.contains("zookeeper")).collect();
+        let all =
+            all.join("\n").replace("holder-stopped-long", "mixed").replace("\"experiments\":3", "\"experiments\":1");
+        let said = mixed(&Lab::read(&all).unwrap()).unwrap();
+        assert!(said.contains("1 experiment on everything that promises `fenced` or more, 2,000\nupdates"), "{said}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ impl Need {
         match self {
             Self::ClientCrash => fault == Fault::HolderKilled,
             Self::CutConnection => {
-                matches!(fault, Fault::HolderCut | Fault::RepliesDropped | Fault::RequestsDelayed)
+                matches!(fault, Fault::HolderCut | Fault::RepliesDropped | Fault::RepliesLate | Fault::RequestsDelayed)
             }
             // Of several servers, the one that leads.
             Self::ServerAway => matches!(fault, Fault::ServersStopped | Fault::LeaderKilled | Fault::LeaderStopped),

@@ -2,7 +2,7 @@
 
 use super::about_its_ttl;
 use super::ways::Ways;
-use crate::experiment::{Asked, Deployment, Experiment, fenced, paused, paused_write_only};
+use crate::experiment::{Asked, Deployment, Experiment, fenced, gated, paused, paused_write_only};
 use crate::fault::Fault;
 use crate::worker::Work;
 use fencelock_lab::{Etcd, Failure, Network};
@@ -91,7 +91,9 @@ impl Deployment for Members {
             }
             Fault::ServerWiped => self.etcd.replace()?,
             Fault::Flushed => {
-                self.etcd.ctl(["del", "", "--prefix"])?;
+                // A watch would tell the holder at once. What names the store stays: clients refuse one whose name is gone.
+                self.ways.hurt(Fault::HolderCut, worker);
+                self.etcd.ctl(["del", "fencelock/l/", "--prefix"])?;
             }
             Fault::LeaderStopped if self.relapses => {
                 let member = self.relapse(worker)?;
@@ -196,8 +198,9 @@ pub(super) fn experiments() -> Vec<Experiment> {
         one(Fault::RequestsDelayed).holds(fenced()),
         one(Fault::ServersStopped).holds(fenced()).with_rounds(4, 2),
         one(Fault::ServerRestarted).holds(fenced()),
-        wiped(Fault::ServerWiped),
-        wiped(Fault::Flushed).breaks(twice),
+        // Another store has another name, and only who connects takes it for the right one: nobody is granted anything.
+        wiped(Fault::ServerWiped).with_rounds(1, 1).holds(gated()).holds(twice),
+        wiped(Fault::Flushed).with_times(second, TTL * 2).breaks(twice),
         three(Fault::HolderKilled).holds(fenced()).holds(fifo).with_rounds(4, 2),
         paused(three(Fault::HolderStoppedLong).holds(fenced())).with_rounds(4, 3),
         three(Fault::HolderCut).holds(fenced()).with_rounds(4, 2),

@@ -2,7 +2,7 @@
 
 use super::about_its_ttl;
 use super::ways::Ways;
-use crate::experiment::{Asked, Deployment, Experiment, fenced, paused, paused_write_only};
+use crate::experiment::{Asked, Deployment, Experiment, fenced, gated, paused, paused_write_only};
 use crate::fault::Fault;
 use crate::worker::Work;
 use fencelock_lab::{Failure, MariaDb, Postgres};
@@ -159,7 +159,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
             fenced(Fault::ServersStopped),
             fenced(Fault::ServerRestarted),
             // Its table is gone, and only who connects makes it: nobody is granted anything.
-            beset(Fault::ServerWiped),
+            beset(Fault::ServerWiped).with_rounds(1, 1).holds(gated()).holds(twice),
             beset(Fault::Flushed).breaks(twice),
             at_clock(Fault::ClockForward).breaks(twice),
             at_clock(Fault::ClockBack),

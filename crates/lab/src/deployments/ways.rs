@@ -41,6 +41,14 @@ impl Ways {
             Fault::HolderCut => (Mood::Refuse, false),
             Fault::RepliesDropped => (Mood::DropReplies, false),
             Fault::RequestsDelayed => (Mood::DelayRequests(Duration::from_millis(700)), false),
+            Fault::RepliesLate => {
+                // Shorter than the patience with a renewal, which is a fifth of its ttl.
+                let late = Duration::from_millis(150);
+                let own = self.0.get(&worker).into_iter().flatten();
+                // The second time, nothing more arrives.
+                let is_late = own.into_iter().any(|way| way.mood() == Mood::DelayReplies(late));
+                (if is_late { Mood::DelayRepliesHoldRequests(late) } else { Mood::DelayReplies(late) }, false)
+            }
             Fault::RequestsTwice => (Mood::RequestsTwice(Duration::from_millis(400)), true),
             _ => return false,
         };

@@ -7,6 +7,7 @@ use crate::fault::Fault;
 use crate::worker::Work;
 use fencelock_lab::{Ensemble, Failure, Network, ZooKeeper, ZooKeeperSettings};
 use fencelock_testkit::history::Property;
+use std::collections::HashMap;
 use std::time::Duration;
 
 struct One {
@@ -48,6 +49,10 @@ struct Three {
     network: Option<Network>,
     ways: Ways,
     session: &'static str,
+    /// No worker is at the leader, so that a follower can be cut off whoever holds.
+    spares_leader: bool,
+    /// The member that each worker is at.
+    at: HashMap<u32, usize>,
     hurt: Option<(usize, usize)>,
 }
 
@@ -57,7 +62,12 @@ impl Deployment for Three {
             let members: Vec<_> = self.ensemble.members().iter().map(ZooKeeper::address).collect();
             return Ok(format!("zookeeper://{}?session={}", self.ways.all_to(members, worker)?, self.session));
         }
-        let member = self.ensemble.members().get(worker as usize % 3).ok_or_else(|| Failure::new("no such member"))?;
+        let mut at = worker as usize % 3;
+        if self.spares_leader && at == self.ensemble.wait_for_leader()? {
+            at = (at + 1) % 3;
+        }
+        self.at.insert(worker, at);
+        let member = self.ensemble.members().get(at).ok_or_else(|| Failure::new("no such member"))?;
         Ok(format!("zookeeper://{}?session={}&request_timeout=2s", member.address(), self.session))
     }
 
@@ -96,6 +106,11 @@ impl Deployment for Three {
 }
 
 impl Three {
+    fn of(ensemble: Ensemble, network: Option<Network>, session: &'static str) -> Self {
+        let (ways, at) = (Ways::default(), HashMap::new());
+        Self { ensemble, network, ways, session, spares_leader: false, at, hurt: None }
+    }
+
     fn network(&self) -> Result<&Network, Failure> {
         self.network.as_ref().ok_or_else(|| Failure::new("the members share a host"))
     }
@@ -109,7 +124,7 @@ impl Three {
         self.hurt = Some((leader, leader));
         if fault == Fault::FollowerCut {
             // The one that the holder is at, unless it leads.
-            let at = worker as usize % 3;
+            let at = self.at.get(&worker).copied().unwrap_or_default();
             let follower = if at == leader { (leader + 1) % 3 } else { at };
             self.hurt = Some((follower, leader));
             return self.network()?.separate(follower, leader);
@@ -133,36 +148,30 @@ fn start_one() -> Result<Box<dyn Deployment>, Failure> {
 }
 
 fn start_three() -> Result<Box<dyn Deployment>, Failure> {
-    Ok(Box::new(Three {
-        ensemble: Ensemble::start(3)?,
-        network: None,
-        ways: Ways::default(),
-        session: "6s",
-        hurt: None,
-    }))
+    Ok(Box::new(Three::of(Ensemble::start(3)?, None, "6s")))
 }
 
 /// A follower answers for 5 s without its leader.
-fn apart(session: &'static str) -> Result<Box<dyn Deployment>, Failure> {
+fn apart(session: &'static str) -> Result<Three, Failure> {
     let network = Network::of(3)?;
     let settings = ZooKeeperSettings::default().with_tick(500).with_sync_limit(10);
     let ensemble = Ensemble::start_in(&network, &settings)?;
-    Ok(Box::new(Three { ensemble, network: Some(network), ways: Ways::default(), session, hurt: None }))
+    Ok(Three::of(ensemble, Some(network), session))
 }
 
 fn start_long() -> Result<Box<dyn Deployment>, Failure> {
-    apart("15s")
+    Ok(Box::new(apart("15s")?))
 }
 
 /// As the three on one host, which is where they are one.
 fn start_near() -> Result<Box<dyn Deployment>, Failure> {
     let network = Network::of(3)?;
     let ensemble = Ensemble::start_in(&network, &ZooKeeperSettings::default())?;
-    Ok(Box::new(Three { ensemble, network: Some(network), ways: Ways::default(), session: "6s", hurt: None }))
+    Ok(Box::new(Three::of(ensemble, Some(network), "6s")))
 }
 
 fn start_short() -> Result<Box<dyn Deployment>, Failure> {
-    apart("4s")
+    Ok(Box::new(Three { spares_leader: true, ..apart("4s")? }))
 }
 
 pub(super) fn experiments() -> Vec<Experiment> {
@@ -223,8 +232,9 @@ pub(super) fn experiments() -> Vec<Experiment> {
         near(Fault::FollowerCut),
         short(Fault::HolderKilled),
         short(Fault::LeaderKilled),
-        // Held long enough for the session to end behind the holder's back.
+        // Held long enough for the session to end behind the holder's back, whenever that begins.
         apart(Fault::FollowerCut, "three hosts, session 4 s", start_short, second * 4)
+            .with_work(Work { hold: (14_000, 16_000), ..work })
             .holds(gated())
             .breaks([Asked::Of(Property::E1)]),
     ]

@@ -42,7 +42,7 @@ fn experiment(html: &mut String, at: usize, report: &Report) {
     let _ = write!(
         html,
         "<section><h2 id=\"e{at}\">{}</h2><dl><dt>server</dt><dd>{}, level {}</dd><dt>seed</dt><dd>{}</dd><dt>settings</dt>\
-         <dd>ttl {:?}; {} workers; {} rounds, each fault for {:?}, then at least {:?} of rest; served within {:?}{}</dd>\
+         <dd>ttl {:?}; {} workers; {} rounds, each fault {}, then at least {:?} of rest; served within {:?}{}</dd>\
          <dt>seen</dt><dd>the fault hit {} times; {} locks were granted in {:.0} s</dd><dt>again</dt><dd><code>cargo run \
          -p fencelock-lab -- run --engine {} --deployment '{}' --fault {} --seed {}</code></dd></dl>",
         escape(&experiment.id()),
@@ -52,7 +52,7 @@ fn experiment(html: &mut String, at: usize, report: &Report) {
         experiment.ttl,
         experiment.workers,
         experiment.rounds,
-        experiment.lasts,
+        if mixed.is_empty() { format!("for {:?}", experiment.lasts) } else { "for as long as by itself".to_owned() },
         experiment.rest,
         experiment.served_within,
         if mixed.is_empty() { mixed } else { format!("; of {mixed}") },

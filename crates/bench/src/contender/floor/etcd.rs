@@ -50,13 +50,11 @@ impl Task for Floored {
         let id = format!("{:032x}", id());
         self.key = format!("{}{id}", self.queue);
         let void = format!("floor/v/{id}");
-        let oldest = TxnOp::get(self.queue.as_str(), Some(self.first(1, SortOrder::Ascend)));
-        let newest = TxnOp::get(self.queue.as_str(), Some(self.first(2, SortOrder::Descend).with_keys_only()));
+        let newest = TxnOp::get(self.queue.as_str(), Some(self.first(2, SortOrder::Descend)));
         let under = Some(PutOptions::new().with_lease(self.lease));
         let acquire = Txn::new()
             .when([absent(&void), absent(&self.key)])
-            .and_then([TxnOp::put(self.key.as_str(), "holder=bench%3A1", under), oldest.clone(), newest])
-            .or_else([TxnOp::get(void, None), TxnOp::get(self.key.as_str(), None), oldest]);
+            .and_then([TxnOp::put(self.key.as_str(), "holder=bench%3A1", under), newest]);
         let answer = self.client.txn(acquire).await?;
         self.revision = answer.header().ok_or("no header")?.revision();
         if answer.succeeded() { Ok(()) } else { Err("it was not put".into()) }

@@ -73,7 +73,8 @@ impl Task for Floored {
         let query = query.bind(1_i64).bind(ttl).bind("bench:1").bind(None::<&str>);
         // Half of the id, as it comes: it is only a number that nobody else uses.
         let number = i64::from_be_bytes(id.to_be_bytes().first_chunk().copied().unwrap_or_default());
-        let row = query.bind(number).bind("200").bind(0_i64).fetch_one(&mut *self.connection.lock().await).await?;
+        let rows = query.bind(number).bind("200").bind(0_i64).fetch_all(&mut *self.connection.lock().await).await?;
+        let row = rows.first().ok_or("no row")?;
         Ok(row.try_get::<Option<i64>, _>("taken")?.is_some())
     }
 

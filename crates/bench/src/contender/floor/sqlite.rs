@@ -1,5 +1,9 @@
 //! Two statements through sqlx, on one connection to a file of its own: in the
 //! engine's, they would be seen as another process's.
+//!
+//! All rows are asked for, as ours must: asked for one, the driver hands it out
+//! before the statement's commit, with its wait for the disk, and tells nobody
+//! when that fails.
 
 use super::connections::{Connection, Connections};
 use super::id;
@@ -55,12 +59,12 @@ impl Task for Floored {
         let acquire = sqlx::query(include_str!("sql/sqlite-acquire.sql")).bind(&self.name[..]).bind(&self.id[..]);
         let acquire = acquire.bind(now).bind(now).bind(i64::try_from(ttl)?).bind("frame");
         let acquire = acquire.bind("bench:1").bind(None::<&str>).bind(now).bind(0_i64);
-        Ok(acquire.fetch_optional(&mut *self.connection.lock().await).await?.is_some())
+        Ok(!acquire.fetch_all(&mut *self.connection.lock().await).await?.is_empty())
     }
 
     async fn release(&mut self) -> Result<()> {
         let free = sqlx::query(include_str!("sql/sqlite-free.sql")).bind(&self.name[..]).bind(&self.id[..]);
-        let freed = free.fetch_optional(&mut *self.connection.lock().await).await?.is_some();
-        if freed { Ok(()) } else { Err("it was not held".into()) }
+        let freed = free.fetch_all(&mut *self.connection.lock().await).await?;
+        if !freed.is_empty() { Ok(()) } else { Err("it was not held".into()) }
     }
 }

@@ -8,7 +8,9 @@ pub(super) fn write(html: &mut String, found: &Found) {
     html.push_str(
         "<h2 id=\"levels\">Levels</h2><p>A level is confirmed when each of its properties holds under each of ",
     );
-    html.push_str("its faults, and there is a witness against the next level up.</p><div class=\"wide\"><table>");
+    html.push_str(
+        "its faults, and there is a witness against the next level up.</p><div class=\"wide\"><table class=\"levels\">",
+    );
     html.push_str("<tr><th>engine</th><th>what the deployment says it is</th><th>level</th><th>confirmed</th>");
     html.push_str(
         "<th class=\"n\">experiments</th><th class=\"n\">hits</th><th>the level above, and what is lacking</th></tr>",
