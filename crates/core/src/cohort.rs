@@ -53,11 +53,13 @@ impl Won {
     /// What the server granted.
     pub(crate) fn granted(grant: Grant, cohorts: &Cohorts) -> Self {
         let most = grant.reserved.min(grant.claim.reserve());
+        if most == 0 {
+            return Self { grant, own: None, tenure: None };
+        }
         let sent = grant.sent_at.min(grant.claim.now());
         let until = passes_until(sent, grant.ttl);
-        let ttl = grant.ttl;
-        let tenure = (most > 0).then(|| Box::new(Tenure { cohorts: cohorts.clone(), ttl, until, most, passed: 0 }));
-        Self { grant, own: None, tenure }
+        let tenure = Tenure { cohorts: cohorts.clone(), ttl: grant.ttl, until, most, passed: 0 };
+        Self { grant, own: None, tenure: Some(Box::new(tenure)) }
     }
 
     /// The claim of whoever is to hold it.

@@ -88,12 +88,12 @@ impl Hold {
     }
 
     /// Who the lease passes on to, if it may and somebody waits for it here; else it is the caller's again.
-    fn passes(&self, lease: Box<dyn Lease>) -> Result<Passing, Box<dyn Lease>> {
+    fn passes(&self, lease: Box<dyn Lease>) -> Result<Box<Passing>, Box<dyn Lease>> {
         let tenure = lock(&self.tenure).take();
         let (Some(tenure), Some((sent_at, ttl, margin))) = (tenure, self.validity.proof()) else { return Err(lease) };
         let (claim, token) = (self.claim().clone(), self.token);
         let grant = Grant { claim, lease, sent_at, ttl, margin, token, reserved: 0 };
-        Passing::of(grant, tenure).map_err(|grant| grant.lease)
+        Passing::of(grant, tenure).map(Box::new).map_err(|grant| grant.lease)
     }
 
     /// What proves ownership in the store: the same for as long as there is a guard.

@@ -56,7 +56,7 @@ impl Seat {
 
 impl Cohorts {
     /// Takes the last place for the claim's name; none if the call does not let a lease pass on.
-    pub(crate) fn join(&self, claim: &Claim, options: &AcquireOptions) -> Option<Place> {
+    pub(crate) fn join(&self, claim: &Claim, options: &AcquireOptions) -> Option<Box<Place>> {
         let most = options.reserve();
         if most == 0 {
             return None;
@@ -68,7 +68,7 @@ impl Cohorts {
         let seat = Seat { fits: Fits::of(claim), most, hand };
         waiting.names.entry(claim.name().clone()).or_default().insert(number, seat);
         drop(waiting);
-        Some(Place { cohorts: self.clone(), name: claim.name().clone(), number, handed })
+        Some(Box::new(Place { cohorts: self.clone(), name: claim.name().clone(), number, handed }))
     }
 
     /// The first waiter whom the hold of `server` fits as its `pass`-th holder after the first.
@@ -123,7 +123,7 @@ impl Place {
     }
 
     /// What is handed over to whoever has a place; to nobody else, ever.
-    pub(crate) async fn of(place: &mut Option<Self>) -> Parcel {
+    pub(crate) async fn of(place: &mut Option<Box<Self>>) -> Parcel {
         match place {
             Some(place) => place.handed().await,
             None => std::future::pending().await,
