@@ -1,14 +1,22 @@
 //! Releases through a member that hangs, or whose answer is lost.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    missing_docs,
+    reason = "a test"
+)]
 
 mod common;
 
-use common::{LONG, client, connect, keys, plain, until};
-use fencelock_core::{ErrorKind, LockClient, NamedLock};
+use common::{LONG, client, connect, keys, plain, queued, until};
+use fencelock_core::{ErrorKind, LockClient, LockGuard, NamedLock};
 use fencelock_etcd::EtcdConfig;
 use fencelock_lab::{Etcd, Mood, Proxy};
 use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 
 const LIMIT: Duration = Duration::from_millis(800);
 
@@ -107,4 +115,65 @@ async fn a_place_that_is_gone_leaves_no_way_for_a_late_copy() {
     }
     eprintln!("{delayed} of 8 acquires had a copy that was late, {told} were told before");
     assert!(delayed >= 2);
+}
+
+/// Takes the next place in the queue, as the one of that number.
+async fn in_line(etcd: &Etcd, client: &LockClient, name: &str, number: usize) -> JoinHandle<LockGuard> {
+    let lock = lock(client, name);
+    let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    queued(etcd, name, number).await;
+    waiting
+}
+
+/// The release is cut, as heard by nobody, by the server or by all, while claims of the same client and of another wait
+/// behind it, and some of them give up in that instant: the lock goes to one after another of them, in their order.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_is_cut_hands_the_lock_to_one() {
+    // Well below the time after which a waiter looks by itself.
+    const SOON: Duration = Duration::from_secs(15);
+    let etcd = Etcd::start().unwrap();
+    let way = Proxy::before(etcd.endpoint(0).unwrap()).unwrap();
+    let config = EtcdConfig::new([format!("127.0.0.1:{}", way.port())]).with_request_timeout(LIMIT);
+    let (cut, other) = (connect(config).await, client(&etcd).await);
+    let (mut heard, mut unheard) = (0, 0);
+    for round in 0..32_usize {
+        let name = format!("lock-{round}");
+        let mut held = lock(&cut, &name).acquire().await.unwrap();
+        let mut waiters = Vec::new();
+        for place in 0..3 {
+            // The one that is next is of this client three times of four.
+            let client = if (round >> place) & 3 == 3 { &other } else { &cut };
+            waiters.push(in_line(&etcd, client, &name, 2 + place).await);
+        }
+        let ways = [Mood::DropReplies, Mood::DropRequests, Mood::Honest, Mood::DelayReplies(LIMIT * 2)];
+        way.set(ways[round % 4]);
+        let token = held.token();
+        let release = tokio::spawn(held.release());
+        tokio::time::sleep(Duration::from_micros(fastrand::u64(0..3_000))).await;
+        if round % 3 == 0 {
+            waiters.remove(0).abort();
+        }
+        way.cut();
+        way.set(Mood::Honest);
+        match tokio::time::timeout(SOON, release).await.unwrap().unwrap() {
+            Ok(()) => heard += 1,
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+                unheard += 1;
+            }
+        }
+        let mut newest = token;
+        while !waiters.is_empty() {
+            held = tokio::time::timeout(SOON, waiters.remove(0)).await.expect("one is not woken").unwrap();
+            assert!(held.is_held() && held.token() > newest, "{newest} before {}", held.token());
+            newest = held.token();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "two hold at once, in round {round}");
+            assert!(held.is_held());
+            held.release().await.unwrap();
+        }
+        until("nothing is left", SOON, async || keys(&etcd, &format!("fencelock/l/{name}/")).await.is_empty()).await;
+    }
+    eprintln!("32 releases cut: {heard} heard, {unheard} not");
+    assert!(heard > 0 && unheard > 0);
 }

@@ -21,6 +21,8 @@ pub(crate) enum Fault {
     RepliesLate,
     /// A holder's requests arrive late.
     RequestsDelayed,
+    /// What one half of the workers asks comes late to a minority of the servers, and what the others ask to the rest.
+    VotesSplit,
     /// Every request arrives twice.
     RequestsTwice,
     /// All servers are stopped for two ttls.
@@ -67,6 +69,7 @@ impl Fault {
             Self::RepliesDropped => "replies-dropped",
             Self::RepliesLate => "replies-late",
             Self::RequestsDelayed => "requests-delayed",
+            Self::VotesSplit => "votes-split",
             Self::RequestsTwice => "requests-twice",
             Self::ServersStopped => "servers-stopped",
             Self::ServerRestarted => "server-restarted",

@@ -65,6 +65,7 @@ fn withstood_from(fault: Fault) -> Needs {
         | Fault::RepliesLate
         | Fault::RequestsDelayed
         | Fault::RequestsTwice
+        | Fault::VotesSplit
         | Fault::ServersStopped => Needs::Level(Level::Advisory),
         Fault::HolderStoppedShort | Fault::HolderStoppedLong | Fault::ServerRestarted | Fault::FollowerCut => {
             Needs::Level(Level::Leased)

@@ -238,3 +238,20 @@ fn without(events: &[Event], resources: &[&str]) -> Vec<Event> {
     };
     events.iter().filter(|event| !at(&event.what)).cloned().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployments::experiments;
+
+    #[test]
+    fn what_one_worker_does_alone_says_nothing() {
+        let experiment = experiments().into_iter().next().unwrap();
+        let granted = |worker, token| Event { at: token, worker, hold: 1, what: What::Granted { token } };
+        let asks = Event { at: 9, worker: 2, hold: 1, what: What::Acquire { lock: "lock".into() } };
+        let alone = [granted(1, 1), granted(1, 2), asks];
+        assert!(!is_shared(&experiment, &alone) && !is_shared(&experiment, &[]));
+        assert!(is_shared(&experiment, &[granted(1, 1), granted(2, 2)]));
+        assert!(is_shared(&experiment.with_workers(1), &alone));
+    }
+}

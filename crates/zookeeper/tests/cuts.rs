@@ -164,3 +164,58 @@ async fn a_session_that_the_server_ends_is_told_before_the_next_grant() {
     within("the undos end", SLACK, cut.close()).await;
     assert!(nodes(&raw, "ended").await.is_empty());
 }
+
+/// The release is cut in every way while claims of the same client and of another wait behind it, and some of them give
+/// up in that instant: the lock goes to one after another of them, in their order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_is_cut_hands_the_lock_to_one() {
+    // Well below the time after which a waiter looks by itself.
+    const SOON: Duration = Duration::from_secs(15);
+    let bench = Bench::new();
+    let raw = raw(&bench.server.address().to_string()).await;
+    let (cut, other) = (client(&bench.through("20s")).await, client(&bench.straight()).await);
+    let (mut heard, mut unheard) = (0, 0);
+    for round in 0..30_usize {
+        let (way, mood) = WAYS[round % 3];
+        let name = format!("handed{}", round % 5);
+        // A hold that was waited for is in the line, and hands over.
+        let before = within("granted", SLACK, other.acquire(&name)).await.unwrap();
+        let waiting = common::in_line(&raw, &cut, &name).await;
+        let mut waiters = Vec::new();
+        for place in 0..3 {
+            // The one that is next is of this client three times of four.
+            let client = if (round >> place) & 3 == 3 { &other } else { &cut };
+            waiters.push(common::in_line(&raw, client, &name).await);
+        }
+        before.release().await.unwrap();
+        let mut held = within("granted", SOON, waiting).await.unwrap().unwrap();
+        bench.proxy.set(mood);
+        let mut newest = held.token();
+        let release = tokio::spawn(held.release());
+        tokio::time::sleep(Duration::from_micros(fastrand::u64(0..3_000))).await;
+        if round % 4 == 0 {
+            waiters.remove(0).abort();
+        }
+        bench.proxy.cut();
+        bench.proxy.set(Mood::Honest);
+        match within("a release ends", SLACK, release).await.unwrap() {
+            Ok(()) => heard += 1,
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::Unavailable, "round {round}, {way}: {e}");
+                unheard += 1;
+            }
+        }
+        while !waiters.is_empty() {
+            held = within("the next is woken", SOON, waiters.remove(0)).await.unwrap().unwrap();
+            assert!(held.is_held() && held.token() > newest, "round {round}, {way}");
+            newest = held.token();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "round {round}, {way}: two hold at once");
+            assert!(held.is_held(), "round {round}, {way}");
+            held.release().await.unwrap();
+        }
+        until("nothing is left", SOON, || async { nodes(&raw, &name).await.is_empty() }).await;
+    }
+    println!("30 releases cut: {heard} heard, {unheard} not");
+    assert!(heard > 0 && unheard > 0);
+}

@@ -172,7 +172,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
     // Two majorities may have no node in common but one whose clock is wrong.
     let minority = |fault| at_clocks(fault, start_two_clocked).called("of two nodes");
     let majority = |fault| at_clocks(fault, start_three_clocked).called("of three nodes");
-    let twice = [Asked::Of(Property::E1)];
+    let (twice, second) = ([Asked::Of(Property::E1)], Duration::from_secs(1));
     let replaced = Experiment::new("redlock", "five nodes, AOF always", Fault::ReplacedAtOnce, start_durable);
     let replaced = replaced
         .with_ttl(TTL)
@@ -188,6 +188,10 @@ pub(super) fn experiments() -> Vec<Experiment> {
         durable(Fault::HolderCut),
         durable(Fault::RepliesDropped),
         durable(Fault::RequestsDelayed),
+        durable(Fault::VotesSplit)
+            .with_work(Work { long: 0, ..Work::default() })
+            .with_times(second * 4, second)
+            .with_rounds(3, 2),
         durable(Fault::ServersStopped),
         durable(Fault::ServerRestarted).with_times(Duration::from_secs(2), Duration::from_secs(2)).quick(),
         durable(Fault::ServerWiped).with_times(Duration::from_secs(2), Duration::from_secs(2)).with_rounds(3, 2),

@@ -37,6 +37,10 @@ impl Ways {
 
     /// Begins a fault of one worker's ways; false if it is none.
     pub(super) fn hurt(&self, fault: Fault, worker: u32) -> bool {
+        if fault == Fault::VotesSplit {
+            self.split();
+            return true;
+        }
         let (mood, all) = match fault {
             Fault::HolderCut => (Mood::Refuse, false),
             Fault::RepliesDropped => (Mood::DropReplies, false),
@@ -56,6 +60,15 @@ impl Ways {
             ways.iter().for_each(|way| way.set(mood));
         }
         true
+    }
+
+    /// Of those who ask at the same time one half is first at a minority of the servers, and the other at the rest.
+    fn split(&self) {
+        for (worker, ways) in &self.0 {
+            let few = ways.len() / 2;
+            let late = ways.iter().enumerate().filter(|(at, _)| (*at < few) == (worker % 2 == 0));
+            late.for_each(|(_, way)| way.set(Mood::DelayRequests(Duration::from_millis(20))));
+        }
     }
 
     pub(super) fn mend(&self) {

@@ -203,7 +203,8 @@ pub(super) fn experiments() -> Vec<Experiment> {
         one(Fault::HolderStoppedShort).holds(fenced()).with_rounds(4, 2),
         about_its_ttl(one(Fault::HolderStoppedLong).holds(fenced())).with_rounds(4, 2),
         paused(one(Fault::HolderStoppedLong).holds(fenced())).with_rounds(4, 3).quick(),
-        paused_write_only(one(Fault::HolderStoppedLong)),
+        // As long as its session, or nobody is granted the lock before it goes on.
+        paused_write_only(one(Fault::HolderStoppedLong).with_ttl(second * 3)),
         one(Fault::HolderCut).holds(fenced()),
         one(Fault::RepliesDropped).holds(fenced()),
         one(Fault::RequestsDelayed).holds(fenced()),
