@@ -46,6 +46,11 @@ impl Engine {
         self != Self::Memory
     }
 
+    /// Whether a lease may pass on within a client there.
+    pub(crate) fn passes_on(self) -> bool {
+        !matches!(self, Self::Redlock | Self::Etcd | Self::Zookeeper)
+    }
+
     /// The shortest ttl, in seconds, that every server of it grants as asked.
     pub(crate) fn short_ttl(self) -> u64 {
         if self == Self::Etcd { 3 } else { 2 }

@@ -91,6 +91,7 @@ pub struct Terms {
     pub(crate) note: Option<Arc<str>>,
     pub(crate) mode: Mode,
     pub(crate) clock: Clock,
+    pub(crate) reserve: u32,
 }
 
 impl Terms {
@@ -98,7 +99,7 @@ impl Terms {
     #[must_use]
     pub fn new(name: LockName, ttl: Duration) -> Self {
         let (lock_delay, mode) = (Duration::ZERO, Mode::Exclusive);
-        Self { name, ttl, lock_delay, holder: "".into(), note: None, mode, clock: Clock::system() }
+        Self { name, ttl, lock_delay, holder: "".into(), note: None, mode, clock: Clock::system(), reserve: 0 }
     }
 
     /// Keeps the lock from others for `delay` after the holder's deadline, when it is freed by failure.
@@ -129,6 +130,13 @@ impl Terms {
         self
     }
 
+    /// Asks for a grant that reserves so many tokens besides its own, for those to whom the lock passes on.
+    #[must_use]
+    pub fn with_reserve(mut self, tokens: u32) -> Self {
+        self.reserve = tokens;
+        self
+    }
+
     /// A claim on these terms, under a fresh random id. Parts of a millisecond round up.
     ///
     /// # Errors
@@ -146,6 +154,7 @@ impl Terms {
 }
 
 /// The client that a claim is of, and the trace that it belongs to.
+#[derive(Clone)]
 pub(crate) struct Origin {
     pub(crate) ledger: WeakLedger,
     pub(crate) observer: Arc<Observer>,
@@ -239,6 +248,18 @@ impl Claim {
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.attempt.terms.mode
+    }
+
+    /// How many tokens the grant is to reserve besides its own; 0 unless the lock may
+    /// [pass on](crate::AcquireOptions::cohort).
+    ///
+    /// The engine raises its counter by so many more in the same step, keeps the last of
+    /// them with the hold, and tells it with [`Grant::with_reserved`](crate::Grant::with_reserved).
+    /// Asked again under the same id it tells the same. An engine that cannot do so reserves
+    /// none, and has no [`Capability::Cohort`](crate::Capability::Cohort).
+    #[must_use]
+    pub fn reserve(&self) -> u32 {
+        self.attempt.terms.reserve
     }
 
     /// The clock to take `sent_at` from.
@@ -347,6 +368,11 @@ impl Claim {
     /// `Engine` if the system has no randomness to give.
     pub fn next_attempt_undone(&self) -> Result<Self> {
         Self::with_family(self.attempt.terms.clone(), Arc::clone(&self.family))
+    }
+
+    /// The same wish under a new id, which no undo of this one is for.
+    pub(crate) fn renamed(&self) -> Result<Self> {
+        self.attempt.terms.clone().mint_in(self.family.origin.clone())
     }
 
     /// The newest attempt of this acquisition: this claim, or one made of it since.

@@ -1,5 +1,6 @@
 //! What callers hold: a cheap handle over any engine.
 
+use crate::cohort::{Cohorts, check_cohort};
 use crate::degraded::{Watch, look, probe_every};
 use crate::driven::{Driven, Manner};
 use crate::hold::Context;
@@ -49,6 +50,7 @@ pub(crate) struct Shared {
     pub(crate) context: Context,
     pub(crate) watch: Arc<Watch>,
     pub(crate) scopes: Scopes,
+    pub(crate) cohorts: Cohorts,
     closed: AtomicBool,
     /// Rung when the client is closed.
     pub(crate) closing: Notify,
@@ -282,6 +284,7 @@ impl LockClient {
     /// Dropping the future leaves the client closed and the work going on.
     pub async fn close(&self) {
         self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.cohorts.close();
         self.shared.closing.notify_waiters();
         if !self.shared.context.ledger.is_closed() {
             self.shared.context.ledger.worked_off().await;
@@ -367,7 +370,7 @@ impl ClientBuilder {
     /// # Errors
     /// `InvalidConfig` names the option that is out of bounds, or says that the
     /// runtime has no timers; `Refused` if the deployment does not give what is
-    /// required; `Unavailable` outside a tokio runtime.
+    /// required, or cannot pass on to the [cohort](AcquireOptions::cohort) that is asked for; `Unavailable` outside a tokio runtime.
     pub fn build(self) -> Result<LockClient> {
         let guarantees = self.engine.guarantees();
         let drift = self
@@ -377,6 +380,7 @@ impl ClientBuilder {
             return Err(Error::new(ErrorKind::InvalidConfig, "reprobe is 1s at least"));
         }
         let defaults = self.defaults.checked()?;
+        check_cohort(&defaults, &*self.engine)?;
         let home = home()?;
         let watch = Arc::new(Watch::new(Arc::clone(&self.engine), self.requirements, self.on_degraded)?);
         let schedule = Arc::new(Schedule::default());
@@ -396,6 +400,7 @@ impl ClientBuilder {
             context: Context { observer, ledger, schedule, drift, push_loss, in_session },
             watch,
             scopes: Scopes::default(),
+            cohorts: Cohorts::default(),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
         };

@@ -91,11 +91,14 @@ pub enum Capability {
     PushLoss,
     /// Ownership can be tested inside the caller's own transaction of the same store.
     InStoreGuard,
+    /// A grant can reserve tokens, so that a lock may pass from one waiter of a client
+    /// to the next without a request ([`cohort`](crate::AcquireOptions::cohort)).
+    Cohort,
 }
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Fifo, Self::NotifiedWaiting, Self::PushLoss, Self::InStoreGuard];
+    pub const ALL: [Self; 5] = [Self::Fifo, Self::NotifiedWaiting, Self::PushLoss, Self::InStoreGuard, Self::Cohort];
 }
 
 impl fmt::Display for Capability {
@@ -105,6 +108,7 @@ impl fmt::Display for Capability {
             Self::NotifiedWaiting => "notified_waiting",
             Self::PushLoss => "push_loss",
             Self::InStoreGuard => "in_store_guard",
+            Self::Cohort => "cohort",
         })
     }
 }

@@ -50,13 +50,15 @@ impl LockGuard {
         self.monitor.token
     }
 
-    /// The random id of this hold, as it stands in traces and at the server.
+    /// The random id of this hold, as it stands in traces, and at the server unless the lock was
+    /// [passed on](crate::AcquireOptions::cohort) to it.
     #[must_use]
     pub fn claim_id(&self) -> ClaimId {
-        self.monitor.validity.claim().id()
+        self.monitor.validity.own_claim().id()
     }
 
-    /// Plain values that prove ownership in the store itself, where the engine has any.
+    /// Plain values that prove ownership in the store itself, where the engine has any and the
+    /// lock does not [pass on](crate::AcquireOptions::cohort).
     #[must_use]
     pub fn evidence(&self) -> Evidence {
         self.hold.as_ref().map(|hold| hold.evidence()).unwrap_or_default()
@@ -134,7 +136,8 @@ impl LockGuard {
         extend_hold(&self.shared, hold, ttl).await
     }
 
-    /// Gives the lock back, and says whether it was still ours.
+    /// Gives the lock back, and says whether it was still ours. Where it may
+    /// [pass on](crate::AcquireOptions::cohort), it goes to the first that waits for it here.
     ///
     /// From the first poll on, [`is_held`](Self::is_held) of every monitor says no.
     ///

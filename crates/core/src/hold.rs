@@ -1,5 +1,6 @@
 //! What a guard stands for: one granted lock, from the grant to its end.
 
+use crate::cohort::{Passing, Tenure, Won};
 use crate::ledger::{Errand, Ledger, OpenEntry};
 use crate::observe::{Counted, Observer};
 use crate::schedule::{Schedule, Slot};
@@ -24,6 +25,8 @@ pub(crate) struct Hold {
     evidence: OnceLock<Box<Evidence>>,
     /// Read by who uses the lease, as the guardian does while it renews. Writing joins them.
     pub(crate) lease: RwLock<Option<Box<dyn Lease>>>,
+    /// Where the lease may pass on.
+    tenure: Mutex<Option<Box<Tenure>>>,
     context: Context,
     warned_half: AtomicBool,
     warned_lease: AtomicBool,
@@ -47,7 +50,8 @@ pub(crate) struct Context {
 }
 
 impl Hold {
-    pub(crate) fn new(grant: Grant, options: &AcquireOptions, context: Context) -> Arc<Self> {
+    pub(crate) fn new(won: Won, options: &AcquireOptions, context: Context) -> Arc<Self> {
+        let (grant, own, tenure) = won.into_parts();
         let terms = HoldTerms {
             observer: Arc::clone(&context.observer),
             drift: context.drift,
@@ -55,13 +59,14 @@ impl Hold {
             max_hold: options.max_hold,
             jumped: Arc::clone(&context.schedule.jumped),
         };
-        let validity = Validity::new(&grant, terms);
+        let validity = Validity::new(&grant, own, terms);
         let counted = context.observer.held();
         Arc::new(Self {
             validity,
             token: grant.token,
             evidence: OnceLock::new(),
             lease: RwLock::new(Some(grant.lease)),
+            tenure: Mutex::new(tenure),
             context,
             warned_half: AtomicBool::new(false),
             warned_lease: AtomicBool::new(false),
@@ -72,12 +77,31 @@ impl Hold {
         })
     }
 
+    /// The claim that is held, as the server knows it.
     pub(crate) fn claim(&self) -> &Claim {
         self.validity.claim()
     }
 
+    /// The claim of whoever holds it here.
+    pub(crate) fn own_claim(&self) -> &Claim {
+        self.validity.own_claim()
+    }
+
+    /// Who the lease passes on to, if it may and somebody waits for it here; else it is the caller's again.
+    fn passes(&self, lease: Box<dyn Lease>) -> Result<Box<Passing>, Box<dyn Lease>> {
+        let tenure = lock(&self.tenure).take();
+        let (Some(tenure), Some((sent_at, ttl, margin))) = (tenure, self.validity.proof()) else { return Err(lease) };
+        let (claim, token) = (self.claim().clone(), self.token);
+        let grant = Grant { claim, lease, sent_at, ttl, margin, token, reserved: 0 };
+        Passing::of(grant, tenure).map(Box::new).map_err(|grant| grant.lease)
+    }
+
     /// What proves ownership in the store: the same for as long as there is a guard.
     pub(crate) fn evidence(&self) -> Evidence {
+        // It could not tell one local holder from the next.
+        if lock(&self.tenure).is_some() {
+            return Evidence::none();
+        }
         // Write-locked by a release alone, after which nobody has a guard to ask with, or below.
         if let Ok(lease) = self.lease.try_read()
             && let Some(lease) = &*lease
@@ -265,12 +289,19 @@ impl Drop for Releasing {
     }
 }
 
-/// Releases at the server, after the guardian is joined.
+/// Releases at the server, after the guardian is joined; or passes the lease on to who waits for it here.
 pub(crate) async fn finish_release(mut releasing: Releasing) -> Result<()> {
     let hold = Arc::clone(&releasing.hold);
     let lease = hold.lease.write().await.take();
-    let outcome = match lease {
-        Some(lease) => tokio::time::timeout(RELEASE, lease.release()).await,
+    let outcome = match lease.map(|lease| hold.passes(lease)) {
+        Some(Ok(passing)) => {
+            // This hold is over before the next can be seen.
+            releasing.finish(Ended::Released);
+            hold.context.observer.released(hold.validity.told(), releasing.took());
+            passing.hand_over(&hold.context.ledger);
+            return Ok(());
+        }
+        Some(Err(lease)) => tokio::time::timeout(RELEASE, lease.release()).await,
         None => Ok(Err(hold.lost(LossReason::Revoked))),
     };
     let claim = hold.claim();

@@ -23,7 +23,9 @@ pub struct HolderInfo {
     /// How long ago the holder asked for it, where the server knows that: it has held it for so
     /// long at most. In a queue that is when it took its place there.
     pub asked_ago: Option<Duration>,
-    /// The hold's claim id, as traces show it, where the server knows.
+    /// The hold's claim id, as traces show it, where the server knows. Where the lock was
+    /// [passed on](crate::AcquireOptions::cohort) it is the first holder's, as is the note, and the
+    /// token is the last of those that its grant reserved.
     pub claim: Option<ClaimId>,
     /// How many wait for the lock, where the server knows: engines that have a queue there do.
     pub waiters: Option<u64>,

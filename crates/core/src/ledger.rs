@@ -125,9 +125,14 @@ impl Ledger {
 }
 
 impl WeakLedger {
+    /// The ledger, if anybody still has it.
+    pub(crate) fn upgrade(&self) -> Option<Ledger> {
+        self.errands.upgrade().map(|errands| Ledger { errands, open: Arc::clone(&self.open) })
+    }
+
     pub(crate) fn undo(&self, claim: Claim) {
-        if let Some(errands) = self.errands.upgrade() {
-            Ledger { errands, open: Arc::clone(&self.open) }.undo(claim);
+        if let Some(ledger) = self.upgrade() {
+            ledger.undo(claim);
         }
     }
 }

@@ -198,6 +198,8 @@ pub struct Grant {
     pub margin: Duration,
     /// The fencing token of this hold.
     pub token: FencingToken,
+    /// How many tokens right after it are reserved for those to whom the lock passes on.
+    pub reserved: u32,
 }
 
 impl Grant {
@@ -205,13 +207,25 @@ impl Grant {
     #[must_use]
     pub fn new(claim: &Claim, lease: impl Lease, sent_at: Moment, token: FencingToken) -> Self {
         let margin = Duration::from_millis(1);
-        Self { claim: claim.clone(), lease: Box::new(lease), sent_at, ttl: claim.ttl(), margin, token }
+        Self { claim: claim.clone(), lease: Box::new(lease), sent_at, ttl: claim.ttl(), margin, token, reserved: 0 }
     }
 
     /// The server granted another ttl than the claim asked for.
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
+        self
+    }
+
+    /// The grant reserved this many tokens before the one it was made with, which is the
+    /// last of them: the holder gets the first.
+    ///
+    /// An engine with [`Capability::Cohort`](crate::Capability::Cohort) passes what
+    /// [`Claim::reserve`] asked for.
+    #[must_use]
+    pub fn with_reserved(mut self, tokens: u32) -> Self {
+        self.token = FencingToken::new(self.token.get().saturating_sub(u64::from(tokens)));
+        self.reserved = tokens;
         self
     }
 

@@ -1,6 +1,7 @@
 //! A lock by its name, with options.
 
 use crate::client::Shared;
+use crate::cohort::check_cohort;
 use crate::pursuit::{self, Wish};
 use crate::{AcquireOptions, LockGuard, LockName, Moment, Result, Wait};
 use std::fmt;
@@ -71,6 +72,13 @@ impl NamedLock {
         self
     }
 
+    /// How often the lock may pass from one waiter of this client to the next before the
+    /// server has it back; 0 for never; see [`AcquireOptions::cohort`].
+    pub fn cohort(mut self, most: u32) -> Self {
+        self.options.cohort = most;
+        self
+    }
+
     /// The options as they stand.
     #[must_use]
     pub fn options(&self) -> &AcquireOptions {
@@ -122,6 +130,7 @@ impl NamedLock {
         let told = |e: crate::Error| e.with_engine(shared.engine_name()).with_operation(operation).with_name(&name);
         shared.check_ready().map_err(told)?;
         let options = self.options.checked().map_err(told)?;
+        check_cohort(&options, &*shared.engine).map_err(told)?;
         let wish = Wish::new(name.clone(), options, trying, started);
         let span = tracing::debug_span!(target: "fencelock", "acquire", engine = shared.engine_name(), name = %name,
             holder = %shared.holder);

@@ -2,6 +2,7 @@
 
 use crate::claim::Origin;
 use crate::client::Shared;
+use crate::cohort::{Place, Won, hand_on};
 use crate::driven::{Driven, Manner};
 use crate::hold::Hold;
 use crate::ledger::{Boxed, Errand, Ledger, WeakLedger};
@@ -94,6 +95,21 @@ struct UnderWay<'a> {
     ledger: &'a Ledger,
 }
 
+impl UnderWay<'_> {
+    /// Ends the call, since the lock was passed on to it: the claim to hold it under.
+    ///
+    /// What has asked the server for nothing has nothing to undo. Else the call is undone like
+    /// any other, and the hold has an id of its own.
+    fn leave(mut self) -> Result<Claim> {
+        let latest = self.claim.latest();
+        if latest.was_sent() {
+            return latest.renamed();
+        }
+        self.call = Call(None);
+        Ok(latest)
+    }
+}
+
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         if self.call.0.is_some() {
@@ -105,7 +121,7 @@ impl Drop for UnderWay<'_> {
 
 /// A grant on its way to the caller. Dropped on the way, it is undone.
 pub(crate) struct Granted {
-    grant: Option<Grant>,
+    won: Option<Won>,
     ledger: Ledger,
     /// It lies where it can lapse.
     kept: Option<(Arc<Kept>, Over)>,
@@ -113,46 +129,47 @@ pub(crate) struct Granted {
 
 /// A grant whose caller may not come for it.
 struct Kept {
-    grant: Mutex<Option<Grant>>,
+    won: Mutex<Option<Won>>,
     ledger: WeakLedger,
 }
 
 impl Lapses for Kept {
     fn lapse(&self) {
-        if let Some(grant) = lock(&self.grant).take() {
-            self.ledger.undo(grant.claim);
+        let won = lock(&self.won).take();
+        if let (Some(won), Some(ledger)) = (won, self.ledger.upgrade()) {
+            hand_on(won, &ledger);
         }
     }
 }
 
 impl Granted {
-    fn new(grant: Grant, shared: &Shared) -> Self {
+    fn new(won: Won, shared: &Shared) -> Self {
         let ledger = shared.context.ledger.clone();
-        if !grant.claim.is_left_alone() {
-            return Self { grant: Some(grant), ledger, kept: None };
+        if !won.own().is_left_alone() {
+            return Self { won: Some(won), ledger, kept: None };
         }
-        let end = until(&grant, shared);
-        let kept = Arc::new(Kept { grant: Mutex::new(Some(grant)), ledger: ledger.downgrade() });
+        let end = until(&won.grant, shared);
+        let kept = Arc::new(Kept { won: Mutex::new(Some(won)), ledger: ledger.downgrade() });
         let itself: Weak<Kept> = Arc::downgrade(&kept);
         let over = ledger.rescue().kept(itself, end);
-        Self { grant: None, ledger, kept: Some((kept, over)) }
+        Self { won: None, ledger, kept: Some((kept, over)) }
     }
 
-    /// The grant, unless it has lapsed.
-    fn collect(&mut self) -> Option<&Grant> {
+    /// What was granted, unless it has lapsed.
+    fn collect(&mut self) -> Option<&Won> {
         if let Some((kept, over)) = self.kept.take() {
             self.ledger.rescue().taken(&over);
-            self.grant = lock(&kept.grant).take();
+            self.won = lock(&kept.won).take();
         }
-        self.grant.as_ref()
+        self.won.as_ref()
     }
 }
 
 impl Drop for Granted {
     fn drop(&mut self) {
         self.collect();
-        if let Some(grant) = self.grant.take() {
-            self.ledger.undo(grant.claim);
+        if let Some(won) = self.won.take() {
+            hand_on(won, &self.ledger);
         }
     }
 }
@@ -179,11 +196,11 @@ pub(crate) async fn acquire(shared: Arc<Shared>, wish: Wish) -> Result<Option<Lo
 /// Makes the guard, unless the grant has come of age on its way.
 pub(crate) fn take(shared: &Arc<Shared>, mut granted: Granted, wish: &Wish) -> Option<LockGuard> {
     granted.collect()?;
-    let grant = granted.grant.take_if(|grant| is_fresh(grant, shared))?;
-    let claim = &grant.claim;
-    let told = Told::now(claim, grant.token, claim.now());
-    shared.context.observer.granted(told, grant.ttl, claim.now().since(wish.started));
-    let hold = Hold::new(grant, &wish.options, shared.context.clone());
+    let won = granted.won.take_if(|won| is_fresh(&won.grant, shared))?;
+    let claim = won.own();
+    let told = Told::now(claim, won.grant.token, claim.now());
+    shared.context.observer.granted(told, won.grant.ttl, claim.now().since(wish.started));
+    let hold = Hold::new(won, &wish.options, shared.context.clone());
     Some(LockGuard::new(hold, Arc::clone(shared)))
 }
 
@@ -206,6 +223,7 @@ pub(crate) fn mint(shared: &Shared, wish: &Wish) -> Result<Claim> {
     let terms = Terms::new(wish.name.clone(), options.ttl)
         .with_lock_delay(options.lock_delay)
         .with_holder(Arc::clone(&shared.holder))
+        .with_reserve(options.reserve())
         .with_clock(shared.clock.clone());
     let terms = Terms { note: options.note.clone(), ..terms };
     let ledger = shared.context.ledger.downgrade();
@@ -253,18 +271,23 @@ async fn pursue_on(shared: &Arc<Shared>, wish: &Wish, mut claim: Claim) -> Resul
     let ledger = &shared.context.ledger;
     let mut late = 0;
     loop {
+        let mut place = if wish.once() { None } else { shared.cohorts.join(&claim, &wish.options) };
         let call = Call::new(Arc::clone(&shared.engine), &claim, wish.once());
         let mut under_way = UnderWay { call, claim: claim.clone(), ledger };
         let outcome = tokio::select! {
             biased;
             outcome = under_way.call.outcome() => outcome,
+            parcel = Place::of(&mut place) => {
+                let own = under_way.leave()?;
+                return Ok(parcel.open(own).map(|won| Granted::new(won, shared)));
+            }
             given_up = give_up(shared, &claim, wish) => return Err(given_up),
         };
         let too_late = match outcome {
             Ok(Attempt::Granted(grant)) => {
                 claim.asked_for(grant.ttl.saturating_add(claim.lock_delay()));
                 if is_fresh(&grant, shared) {
-                    return Ok(Some(Granted::new(grant, shared)));
+                    return Ok(Some(Granted::new(Won::granted(grant, &shared.cohorts), shared)));
                 }
                 grant.claim
             }
@@ -284,6 +307,8 @@ async fn pursue_on(shared: &Arc<Shared>, wish: &Wish, mut claim: Claim) -> Resul
             }
         };
         late += 1;
+        // Nobody must wait here for an undo with a lease in hand.
+        drop(place);
         // Undone before it is tried again, or the next attempt would meet the trace of this one.
         tokio::select! {
             () = ledger.undone(too_late.clone()) => {}

@@ -45,7 +45,7 @@ impl ReentrantGuard {
     /// The random id of the hold, as it stands in traces and at the server.
     #[must_use]
     pub fn claim_id(&self) -> ClaimId {
-        self.hold.claim().id()
+        self.hold.own_claim().id()
     }
 
     /// Plain values that prove ownership in the store itself, where the engine has any.

@@ -30,6 +30,11 @@ impl FencingToken {
         self.0
     }
 
+    /// The next larger one; none after [`FencingToken::MAX`].
+    pub(crate) fn next(self) -> Option<Self> {
+        (self < Self::MAX).then(|| Self(self.0.saturating_add(1)))
+    }
+
     /// The number for a signed column; no token is too large for one.
     #[must_use]
     pub const fn as_i64(self) -> i64 {

@@ -9,7 +9,7 @@
 //! is that of the leases of Gray and Cheriton, 1989.)
 
 use crate::observe::{Observer, Told};
-use crate::{Claim, FencingToken, Moment};
+use crate::{Claim, FencingToken, Grant, Moment};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -138,6 +138,8 @@ struct Inner {
     limit: Option<Moment>,
     since: Moment,
     claim: Claim,
+    /// The holder's own claim, where the lease was passed on to it.
+    own: Option<Box<Claim>>,
     token: FencingToken,
     terms: HoldTerms,
     changed: Notify,
@@ -154,6 +156,14 @@ pub(crate) struct HoldTerms {
     pub(crate) jumped: Arc<Notify>,
 }
 
+/// How long after the grant a lease passes on at the most, however often it may.
+const PASSES: Duration = Duration::from_millis(50);
+
+/// From when a lease that was asked for at `sent` passes on to nobody: before its first renewal is due.
+pub(crate) fn passes_until(sent: Moment, ttl: Duration) -> Moment {
+    sent.plus(PASSES.min(ttl / 3))
+}
+
 /// When a hold proved at `sent` may no longer be believed.
 pub(crate) fn deadline(sent: Moment, ttl: Duration, drift: Drift, margin: Duration) -> Moment {
     sent.plus(ttl.saturating_sub(drift.of(ttl)).saturating_sub(margin))
@@ -164,7 +174,7 @@ fn clamped(until: Moment, limit: Option<Moment>) -> u64 {
 }
 
 impl Validity {
-    pub(crate) fn new(grant: &crate::Grant, terms: HoldTerms) -> Self {
+    pub(crate) fn new(grant: &Grant, own: Option<Claim>, terms: HoldTerms) -> Self {
         let since = grant.claim.now();
         // A moment of the future could only come from another clock.
         let sent = grant.sent_at.min(since);
@@ -179,16 +189,30 @@ impl Validity {
             limit,
             since,
             claim: grant.claim.clone(),
+            own: own.map(Box::new),
             token: grant.token,
             terms,
             changed: Notify::new(),
         }))
     }
 
-    /// The claim that is held.
+    /// The claim that is held, as the server knows it: that of the first holder, where the lease was
+    /// [passed on](crate::AcquireOptions::cohort) since.
     #[must_use]
     pub fn claim(&self) -> &Claim {
         &self.0.claim
+    }
+
+    /// The claim of whoever holds it here.
+    pub(crate) fn own_claim(&self) -> &Claim {
+        self.0.own.as_deref().unwrap_or(&self.0.claim)
+    }
+
+    /// What whoever the lease is passed on to counts from, which is no later than what this hold counted
+    /// from: when the last request left that was acknowledged, the ttl and the margin. None while contact is in doubt.
+    pub(crate) fn proof(&self) -> Option<(Moment, Duration, Duration)> {
+        let proved = Moment::from_nanos(self.0.proved.load(Ordering::SeqCst));
+        (!self.0.doubted.load(Ordering::SeqCst)).then_some((proved, self.ttl(), self.0.margin))
     }
 
     /// The present moment on the hold's clock: read it *before* a renewal is sent.
@@ -333,7 +357,7 @@ impl Validity {
 
     /// The hold as events tell of it.
     pub(crate) fn told(&self) -> Told<'_> {
-        Told::now(&self.0.claim, self.0.token, self.0.since)
+        Told::now(self.own_claim(), self.0.token, self.0.since)
     }
 
     /// When four fifths of the ttl are over without an extension.
@@ -456,7 +480,7 @@ pub(crate) fn millis(d: Duration) -> u64 {
 impl fmt::Debug for Validity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Validity")
-            .field("claim", &self.0.claim.id())
+            .field("claim", &self.own_claim().id())
             .field("ended", &self.ended())
             .field("remaining", &self.remaining())
             .field("in_jeopardy", &self.in_jeopardy())

@@ -128,6 +128,15 @@ impl Builder {
         self
     }
 
+    /// How often a lock that is released may pass from one waiter of this client to the next
+    /// before the server has it back; never unless set, [`MAX_COHORT`](crate::MAX_COHORT) at most.
+    /// [`connect`](Self::connect) refuses it where the engine has no
+    /// [`Capability::Cohort`]; see [`AcquireOptions::cohort`](crate::AcquireOptions::cohort).
+    pub fn cohort(mut self, most: u32) -> Self {
+        self.common.cohort = Some(most);
+        self
+    }
+
     /// How far the rates of this host's clock and the server's may differ, in
     /// parts per million; 10,000 (1 %) unless set, 500,000 at most.
     pub fn clock_drift(mut self, ppm: u32) -> Self {

@@ -67,6 +67,7 @@ pub use registry::{Connecting, Registry, Target};
 /// | `wait_at_most` | `5s`, `forever` | [`Builder::wait_at_most`] |
 /// | `max_hold` | `10m` | [`Builder::max_hold`] |
 /// | `lock_delay` | `2s` | [`Builder::lock_delay`] |
+/// | `cohort` | `8` | [`Builder::cohort`] |
 /// | `require` | `advisory`, `leased`, `fenced`, `replicated` | [`Builder::require`] |
 /// | `require_capability` | capabilities, comma separated | [`Builder::require_capability`] |
 /// | `forbid` | `T1` to `T4`, comma separated | [`Builder::forbid`] |

@@ -16,6 +16,7 @@ pub(crate) struct Common {
     pub(crate) wait: Option<Wait>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) lock_delay: Option<Duration>,
+    pub(crate) cohort: Option<u32>,
     pub(crate) clock_drift: Option<u32>,
     pub(crate) require: Option<Level>,
     pub(crate) capabilities: Vec<Capability>,
@@ -60,11 +61,12 @@ pub(crate) fn merge(layers: impl IntoIterator<Item = Layer>, code: Common) -> Re
     Ok(Merged { common, defaults, engine, origins })
 }
 
-const CAPABILITIES: [(&str, Capability); 4] = [
+const CAPABILITIES: [(&str, Capability); 5] = [
     ("fifo", Capability::Fifo),
     ("notified_waiting", Capability::NotifiedWaiting),
     ("push_loss", Capability::PushLoss),
     ("in_store_guard", Capability::InStoreGuard),
+    ("cohort", Capability::Cohort),
 ];
 
 const ASSUMPTIONS: [(&str, Assumption); 4] = [
@@ -132,6 +134,7 @@ impl Common {
             wait: take_wait(settings)?,
             max_hold: settings.duration("max_hold")?,
             lock_delay: settings.duration("lock_delay")?,
+            cohort: settings.number("cohort")?,
             clock_drift: settings.number("clock_drift")?,
             require: settings.choice("require", &levels)?.map(str::parse).transpose()?,
             // Taken layer by layer before; asked for again so that a misspelt one is told of them.
@@ -148,6 +151,7 @@ impl Common {
             ("ttl", top.ttl.is_some()),
             ("max_hold", top.max_hold.is_some()),
             ("lock_delay", top.lock_delay.is_some()),
+            ("cohort", top.cohort.is_some()),
             ("clock_drift", top.clock_drift.is_some()),
             ("reprobe", top.reprobe.is_some()),
         ] {
@@ -164,6 +168,7 @@ impl Common {
             wait: top.wait.or(self.wait),
             max_hold: top.max_hold.or(self.max_hold),
             lock_delay: top.lock_delay.or(self.lock_delay),
+            cohort: top.cohort.or(self.cohort),
             clock_drift: top.clock_drift.or(self.clock_drift),
             require: top.require.or(self.require),
             capabilities: self.capabilities,
@@ -204,6 +209,7 @@ impl Common {
         options.wait = self.wait.unwrap_or(options.wait);
         options.max_hold = self.max_hold.or(options.max_hold);
         options.lock_delay = self.lock_delay.unwrap_or(options.lock_delay);
+        options.cohort = self.cohort.unwrap_or(options.cohort);
         options
     }
 }
@@ -221,5 +227,6 @@ mod tests {
     #[test]
     fn capabilities_are_called_what_they_print() {
         assert!(CAPABILITIES.iter().all(|(name, capability)| *name == capability.to_string()));
+        assert!(CAPABILITIES.map(|(_, capability)| capability) == Capability::ALL);
     }
 }

@@ -111,6 +111,17 @@ async fn capabilities_can_be_required() {
 }
 
 #[tokio::test]
+async fn a_cohort_is_refused_where_no_token_can_be_reserved() {
+    for builder in [posing("?cohort=3"), posing("").cohort(3)] {
+        let e = refused(builder).await;
+        assert_eq!((e.kind(), e.engine()), (ErrorKind::Refused, Some("posing")));
+        assert!(e.message().contains("`cohort` was asked for, and one pretended node cannot reserve"), "{e}");
+    }
+    let locks = posing("?cohort=0").connect().await.unwrap();
+    assert_eq!(locks.named("a").cohort(1).acquire().await.unwrap_err().kind(), ErrorKind::Refused);
+}
+
+#[tokio::test]
 async fn a_level_that_does_not_exist_names_the_nearest() {
     let e = refused(posing("?require=fence")).await;
     assert_eq!(e.message(), "URL parameter: `require` cannot be `fence`; did you mean `fenced`?");

@@ -25,11 +25,11 @@ async fn defaults_hold_where_nothing_is_said() {
 
 #[tokio::test]
 async fn the_url_counts_over_defaults() {
-    let url = "memory:?ttl=2s&wait_at_most=3s&max_hold=1h&lock_delay=4s&holder=host%201&require=advisory";
+    let url = "memory:?ttl=2s&wait_at_most=3s&max_hold=1h&lock_delay=4s&cohort=5&holder=host%201&require=advisory";
     let locks = fencelock::connect(url).await.unwrap();
     let all = options(&locks);
     assert_eq!((all.ttl, all.wait, all.max_hold), (2 * S, Wait::AtMost(3 * S), Some(3600 * S)));
-    assert_eq!((all.lock_delay, locks.holder()), (4 * S, "host 1"));
+    assert_eq!((all.lock_delay, all.cohort, locks.holder()), (4 * S, 5, "host 1"));
 }
 
 #[tokio::test]
@@ -48,6 +48,8 @@ async fn set_counts_over_the_url_and_under_the_typed_one() {
     let set = || fencelock::builder("memory:?ttl=2s").set("ttl", "5s");
     assert_eq!(options(&set().connect().await.unwrap()).ttl, 5 * S);
     assert_eq!(options(&set().ttl(6 * S).connect().await.unwrap()).ttl, 6 * S);
+    let cohort = fencelock::builder("memory:?cohort=2").set("cohort", "3").cohort(4).connect().await.unwrap();
+    assert_eq!(options(&cohort).cohort, 4);
 }
 
 #[tokio::test]
@@ -88,6 +90,8 @@ async fn values_out_of_bounds_are_refused() {
         "memory:?wait_at_most=-1s",
         "memory:?max_hold=0s",
         "memory:?lock_delay=8d",
+        "memory:?cohort=101",
+        "memory:?cohort=-1",
         "memory:?ttl=1s&ttl=soon",
     ] {
         assert_eq!(refused(url).await.kind(), ErrorKind::InvalidConfig, "{url}");

@@ -70,6 +70,14 @@ fn workloads(base: &Experiment, suffers: &dyn Fn(Fault) -> bool) -> Vec<Experime
             all.push(of(fault).at_a_waiter().with_work(waiting).with_workers(5));
         }
     }
+    if matches!(base.engine, "redis" | "postgres") {
+        // Tasks that have little to do, so that a lease passes on several times before a fault meets it.
+        let only = Some(Guarded::Gated);
+        let work = Work { hold: (0, 1), long: 5, rest: 1, think: 1, tasks: 6, cohort: 20, only, ..Work::default() };
+        for fault in [Fault::HolderKilled, Fault::HolderStoppedLong] {
+            all.push(of(fault).called("a cohort").holds(fenced()).with_work(work).with_workers(3));
+        }
+    }
     if matches!(base.engine, "etcd" | "zookeeper") {
         let work = Work { hold: (10, 60), only: Some(Guarded::List), dropped: 10, ..waiting };
         all.push(of(Fault::HolderKilled).called("a queue").with_work(work).with_workers(7));

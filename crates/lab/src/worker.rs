@@ -54,6 +54,8 @@ pub(crate) struct Work {
     pub(crate) tasks: u32,
     /// How long an update takes between its read and its write at most, in ms.
     pub(crate) think: u64,
+    /// How often a lease passes on between the tasks of one client.
+    pub(crate) cohort: u32,
     /// Only this is updated; everything unless set.
     pub(crate) only: Option<Guarded>,
 }
@@ -85,6 +87,7 @@ impl Default for Work {
             dropped: 4,
             tasks: 1,
             think: 8,
+            cohort: 0,
             only: None,
         }
     }
@@ -141,6 +144,9 @@ async fn take_locks(terms: Terms, client: LockClient, recorder: Arc<Recorder>, t
 async fn connect(terms: &Terms) -> LockClient {
     loop {
         let mut builder = fencelock::builder(&terms.url).holder(format!("worker {}", terms.number));
+        if terms.work.cohort > 0 {
+            builder = builder.cohort(terms.work.cohort);
+        }
         for rule in &terms.attest {
             builder = builder.attest(rule);
         }

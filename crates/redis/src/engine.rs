@@ -76,7 +76,8 @@ impl RedisLock {
         }
         let hold = self.polling.hold(claim.name());
         let lease = RedisLease::new(Arc::clone(&self.shared), claim.clone(), token, hold);
-        Ok(Attempt::Granted(Grant::new(claim, lease, sent_at, token).with_margin(MARGIN)))
+        let grant = Grant::new(claim, lease, sent_at, token).with_margin(MARGIN);
+        Ok(Attempt::Granted(grant.with_reserved(claim.reserve())))
     }
 
     /// Undoes a grant that too few replicas have.

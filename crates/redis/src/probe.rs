@@ -92,6 +92,7 @@ impl Probe {
     /// Before the first answer.
     pub(crate) fn nothing_known() -> Guarantees {
         Guarantees::of("redis", "not probed yet", Scope::Network, Liveness::Lease)
+            .with_capability(Capability::Cohort)
             .with_rule(Rule::new("redis.probe", Level::Advisory))
     }
 
@@ -109,6 +110,7 @@ impl Probe {
             format!("Redis {version}, {kind}, {}, {}", self.persistence_in_words(), self.policy_in_words());
         let mut found = Guarantees::of("redis", deployment, Scope::Network, Liveness::Lease)
             .with_capability(Capability::NotifiedWaiting)
+            .with_capability(Capability::Cohort)
             .with_rule(self.eviction())
             .with_rule(self.failover(config, seen))
             .with_rule(self.persistence())

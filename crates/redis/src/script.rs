@@ -54,6 +54,8 @@ fn words<K: AsRef<[u8]>, A: AsRef<[u8]>>(verb: &str, script: &str, keys: &[K], a
 /// The scripts of the lock itself.
 pub(crate) struct Scripts {
     pub(crate) acquire: LuaScript,
+    /// The same for a grant that reserves tokens for those to whom the lock passes on.
+    pub(crate) reserve: LuaScript,
     pub(crate) renew: LuaScript,
     pub(crate) void: LuaScript,
     pub(crate) inspect: LuaScript,
@@ -67,6 +69,11 @@ pub(crate) const FREE: usize = 1;
 /// Frees the lock, and makes the id dead.
 pub(crate) const FREE_DEAD: usize = 2;
 
+/// A script of its own, so that who reserves nothing sends nothing more. The hold keeps the last token.
+fn reserving(acquire: &str) -> String {
+    acquire.replace("local token = math.max(", "local token = tonumber(ARGV[8]) + math.max(")
+}
+
 impl Scripts {
     pub(crate) fn bundle() -> Bundle {
         let free = || LuaScript::splitting(include_str!("scripts/free.lua"));
@@ -76,10 +83,23 @@ impl Scripts {
     pub(crate) fn new() -> Self {
         Self {
             acquire: LuaScript::new(include_str!("scripts/acquire.lua")),
+            reserve: LuaScript::new(reserving(include_str!("scripts/acquire.lua"))),
             renew: LuaScript::splitting(include_str!("scripts/renew.lua")),
             void: LuaScript::new(include_str!("scripts/void.lua")),
             inspect: LuaScript::new(include_str!("scripts/inspect.lua")),
             force: LuaScript::new(include_str!("scripts/force.lua")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_reserves_differs_in_the_token_alone() {
+        let scripts = Scripts::new();
+        assert_eq!(scripts.reserve.source().matches("ARGV[8]").count(), 1);
+        assert_eq!(scripts.reserve.source().replace("tonumber(ARGV[8]) + ", ""), scripts.acquire.source());
     }
 }

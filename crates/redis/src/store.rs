@@ -82,14 +82,18 @@ impl Store {
         let (slot, keys) = (keys.slot(), [keys.lock(), keys.fence(), keys.void(&id)]);
         let args = [id.as_str(), &ttl, claim.holder(), note, &base, &delay, &spent];
         let (deadline, claimed) = (self.deadline(), Some(claim));
-        if self.config.wait_replicas == 0 {
+        if self.config.wait_replicas == 0 && claim.reserve() == 0 {
             let wanted = Wanted { verb: ACQUIRE, slot, keys: &keys, args: &args, deadline, claim: claimed };
             return answer(&self.bundled.run(&wanted).await?, Ok(0));
         }
         let under_way = claim.request();
-        let replicas = self.config.wait_replicas;
-        let outcome =
-            self.router.run_and_wait(slot, &self.scripts.acquire, (&keys, &args), replicas, deadline, ()).await;
+        let (replicas, reserve) = (self.config.wait_replicas, claim.reserve().to_string());
+        let (mut args, mut script) = (args.to_vec(), &self.scripts.acquire);
+        if claim.reserve() > 0 {
+            args.push(&reserve);
+            script = &self.scripts.reserve;
+        }
+        let outcome = self.router.run_and_wait(slot, script, (&keys, &args), replicas, deadline, ()).await;
         if outcome.as_ref().map_or_else(|failure| failure.settled, |_| true) {
             under_way.answered();
         }

@@ -140,7 +140,8 @@ impl SqlLock {
                 Outcome::Granted(sent_at, token) => {
                     let hold = self.polling.hold(claim.name());
                     let lease = SqlLease::new(Arc::clone(&self.table), claim.clone(), token, hold);
-                    return Ok(Attempt::Granted(Grant::new(claim, lease, sent_at, token)));
+                    let grant = Grant::new(claim, lease, sent_at, token).with_reserved(claim.reserve());
+                    return Ok(Attempt::Granted(grant));
                 }
                 Outcome::Held(attempt) => return Ok(attempt),
                 Outcome::Dead { .. } => return Err(abandoned()),

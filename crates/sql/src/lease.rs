@@ -67,7 +67,7 @@ impl Lease for SqlLease {
             .with_name(self.claim.name()))
     }
 
-    /// `table`, `claim_id` (hexadecimal) and `token`: the row holds while it has this claim and `expires_at <> 0`.
+    /// `table`, `claim_id` (hexadecimal) and `token`, where the lock does not pass on: the row holds while it has this claim and `expires_at <> 0`.
     fn evidence(&self) -> Evidence {
         Evidence::none()
             .with("table", self.table.name())

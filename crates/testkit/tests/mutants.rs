@@ -65,10 +65,10 @@ mutants! {
     CutsLongNames by "names_are_isolated",
     TrimsNames by "names_are_isolated",
     RenewsAfterRelease by "stays_free_after_release",
-    NeverRenews by "outlives_its_ttl" "waiter_outwaits_renewals" "excludes_across_processes",
+    NeverRenews by "outlives_its_ttl" "a_lease_that_passed_on_is_kept_and_its_loss_told" "waiter_outwaits_renewals" "excludes_across_processes",
     HidesRevocation by "seized_is_told_and_stays_lost" "loss_is_told_at_once_where_promised"
-        "a_forced_release_stops_a_working_holder",
-    GrantsAlways by "excludes_across_clients" "counter_under_contention" "counter_across_processes",
+        "a_forced_release_stops_a_working_holder" "a_lease_that_passed_on_is_kept_and_its_loss_told",
+    GrantsAlways by "excludes_across_clients" "cohorts_exclude_each_other" "counter_under_contention" "counter_across_processes",
     GrantsTheFirstTwo by "counter_under_contention",
     IgnoresLockDelay by "lock_delay_counts_after_failure_only" "killed_holder_frees_after_its_lock_delay",
     ExpiresLate by "fixed_lease_ends" "killed_holder_frees_within_its_ttl",
@@ -94,6 +94,8 @@ mutants! {
     ForcesInTwoSteps by "a_forced_release_frees_the_hold_that_was_meant",
     RenewsHalfAsOften by "a_forced_release_stops_a_working_holder",
     NeverReconnects by "unreachable_is_lost_by_the_deadline",
+    ReservesNothing by "a_range_of_tokens_is_reserved_once" "cohorts_exclude_each_other",
+    ReservesAnew by "a_range_of_tokens_is_reserved_once",
 }
 
 fn every_flaw_has_its_case() -> Result<(), Failed> {

@@ -1,7 +1,7 @@
 //! 8 tasks of one client on one name: handovers a second, commands for each, and how even the shares are.
 
 use super::bench::Bench;
-use crate::contender::{Entrant, Shape, can_wait};
+use crate::contender::{COHORT, Entrant, Shape, can_wait};
 
 pub(crate) const CASE: &str = "8 tasks, one name";
 
@@ -11,6 +11,12 @@ pub(super) async fn one_client(bench: &mut Bench) {
     let waits = |who: &str| !who.starts_with("floor") && can_wait(engine, who) && plan.has_time_for(who);
     let shape = Shape { tasks: 8, shared: true };
     let mut entrants = bench.enter(CASE, shape, waits).await;
+    if engine.passes_on() {
+        match Entrant::enter(COHORT, &bench.place, shape, CASE).await {
+            Ok(entrant) => entrants.push(entrant),
+            Err(why) => bench.not_measured(CASE, COHORT, &why),
+        }
+    }
     match Entrant::enter("floor", &bench.place, Shape { tasks: 1, shared: true }, CASE).await {
         Ok(entrant) => entrants.push(entrant),
         Err(why) => bench.not_measured(CASE, "floor", &why),

@@ -67,7 +67,7 @@ impl Entrant {
     /// One round of about so long.
     pub(crate) async fn round(&mut self, server: &Server, length: Duration, counted: bool) -> Result<Round> {
         let processes = server.processes();
-        let plain = self.who != "ours" && !self.who.starts_with("floor");
+        let plain = !self.who.starts_with("ours") && !self.who.starts_with("floor");
         let commands_before = if counted { server.commands(plain).await? } else { None };
         let server_before = cpu::of(&processes);
         let mut round = self.run(length).await?;

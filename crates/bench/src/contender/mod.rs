@@ -24,6 +24,9 @@ use std::time::Duration;
 /// The ttl of all, where they have one.
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 
+/// Ours, where a lease passes from one task to the next.
+pub(crate) const COHORT: &str = "ours, cohort";
+
 /// One client: what a program has one of.
 #[async_trait]
 pub(crate) trait Contender: Send + Sync {
@@ -49,6 +52,7 @@ pub(crate) trait Task: Send {
 pub(crate) async fn connect(who: &str, place: &Place) -> Result<Box<dyn Contender>> {
     match who.strip_suffix(" again").unwrap_or(who) {
         "ours" => ours::connect(place, TTL).await,
+        COHORT => ours::connect_cohort(place, TTL).await,
         "floor" => floor::connect(place).await,
         peer => peer::connect(peer, place).await,
     }

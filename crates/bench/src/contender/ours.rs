@@ -5,8 +5,11 @@ use crate::engine::Engine;
 use crate::failure::Result;
 use crate::server::Place;
 use async_trait::async_trait;
-use fencelock::{LockClient, LockGuard, NamedLock};
+use fencelock::{Builder, LockClient, LockGuard, NamedLock};
 use std::time::Duration;
+
+/// How often a lease passes on where it does.
+const COHORT: u32 = 100;
 
 /// A client of ours.
 pub(crate) struct Ours {
@@ -28,13 +31,22 @@ pub(super) async fn connect(place: &Place, ttl: Duration) -> Result<Box<dyn Cont
     Ok(Box::new(Ours { client: client(place, ttl).await? }))
 }
 
+/// The same, whose leases pass on.
+pub(super) async fn connect_cohort(place: &Place, ttl: Duration) -> Result<Box<dyn Contender>> {
+    Ok(Box::new(Ours { client: builder(place, ttl).cohort(COHORT).connect().await? }))
+}
+
 pub(crate) async fn client(place: &Place, ttl: Duration) -> Result<LockClient> {
+    Ok(builder(place, ttl).connect().await?)
+}
+
+fn builder(place: &Place, ttl: Duration) -> Builder {
     let url = match place.engine {
         // There the session is the ttl.
         Engine::Zookeeper => format!("{}?session={}ms", place.url, ttl.as_millis()),
         _ => place.url.clone(),
     };
-    Ok(fencelock::builder(&url).ttl(ttl).wait_forever().connect().await?)
+    fencelock::builder(&url).ttl(ttl).wait_forever()
 }
 
 #[async_trait]

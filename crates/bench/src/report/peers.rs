@@ -14,7 +14,7 @@ pub(super) fn table(rows: &[Row]) -> String {
     for engine in engines(rows) {
         for case in CASES {
             let peers = rows.iter().filter(|row| row.engine == engine && row.case == case && row.pinned);
-            for peer in peers.filter(|row| row.who != "ours" && !row.who.starts_with("floor")) {
+            for peer in peers.filter(|row| !row.who.starts_with("ours") && !row.who.starts_with("floor")) {
                 let lacks = lacks(engine, &peer.who).unwrap_or_default();
                 let ours = find(rows, case, engine, "ours", true);
                 let (ratio, said) = match (&peer.not_measured, ours.and_then(|ours| ratio(ours, peer))) {

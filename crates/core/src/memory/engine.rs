@@ -43,7 +43,8 @@ impl MemoryLock {
         let guarantees = Guarantees::of("memory", "in this process", Scope::Process, Liveness::Lease)
             .with_rule(rule)
             .with_capability(Capability::Fifo)
-            .with_capability(Capability::NotifiedWaiting);
+            .with_capability(Capability::NotifiedWaiting)
+            .with_capability(Capability::Cohort);
         Self { server: server.clone(), limit: Duration::from_secs(1), guarantees: Arc::new(guarantees) }
     }
 
@@ -88,7 +89,8 @@ impl MemoryLock {
         match answer {
             Answer::Granted(token) => {
                 let lease = MemoryLease::new(self.clone(), claim.clone());
-                Ok(Attempt::Granted(Grant::new(claim, lease, sent_at, token)))
+                let grant = Grant::new(claim, lease, sent_at, token).with_reserved(claim.reserve());
+                Ok(Attempt::Granted(grant))
             }
             Answer::Contended { expires_in, holder } => Ok(Attempt::contended(Some(expires_in), holder)),
             Answer::Dead => Err(Error::new(ErrorKind::Lost, "this claim was abandoned, released or has expired")),

@@ -85,7 +85,7 @@ impl Table {
     }
 
     fn grant(&mut self, claim: &Claim, now: Moment) -> FencingToken {
-        self.last_token += 1;
+        self.last_token += 1 + u64::from(claim.reserve());
         let token = FencingToken::new(self.last_token);
         let held = Held { claim: claim.clone(), token, since: now, expires: now.plus(claim.server_ttl()) };
         let entry = self.locks.entry(claim.name().clone()).or_default();

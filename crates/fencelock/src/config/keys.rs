@@ -12,7 +12,7 @@ pub(super) enum Kind {
 }
 
 /// Every key of `[lock]`.
-pub(super) const COMMON: [(&str, Kind); 16] = [
+pub(super) const COMMON: [(&str, Kind); 17] = [
     ("url", Kind::Text),
     ("require", Kind::Text),
     ("require_capability", Kind::List),
@@ -24,6 +24,7 @@ pub(super) const COMMON: [(&str, Kind); 16] = [
     ("wait_at_most", Kind::Duration),
     ("max_hold", Kind::Duration),
     ("lock_delay", Kind::Duration),
+    ("cohort", Kind::Number),
     ("clock_drift", Kind::Number),
     ("holder", Kind::Text),
     ("username", Kind::Text),

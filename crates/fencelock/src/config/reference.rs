@@ -109,6 +109,7 @@ fn every_common_value_is_read() {
     assert_eq!((common.clock_drift, common.holder.as_deref()), (Some(20_000), Some("billing")));
     assert_eq!((defaults.ttl, defaults.wait), (s(20), Wait::AtMost(s(5))));
     assert_eq!((defaults.max_hold, defaults.lock_delay), (Some(s(3600)), s(2)));
+    assert_eq!(defaults.cohort, 8);
     let mut engine = engine;
     assert_eq!(engine.text("url").as_deref(), Some("sqlite:/var/lib/app/locks.db"));
     let url = Config::from_toml(TEXT, "reference.toml").unwrap().take_url().0.unwrap();

@@ -1,6 +1,7 @@
 -- Takes the lock, or says who has it.
 -- KEYS: lock, fence, void.
--- ARGV: id, ttl in ms, holder, note, token base, lock delay in ms, ttl of the void in ms or 0.
+-- ARGV: id, ttl in ms, holder, note, token base, lock delay in ms, ttl of the void in ms or 0;
+-- where tokens are reserved, how many besides the holder's: the one that is kept and answered is the last of them.
 -- Answers {1, token}, {0, ms left, holder or nothing}, or {-1} for a dead id.
 if redis.call('exists', KEYS[1], KEYS[3]) > 0 then
     local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'holder')

@@ -96,6 +96,7 @@ impl Probe {
             .with_assumption(Assumption::HolderClock)
             .with_assumption(Assumption::ServerMemory)
             .with_capability(Capability::InStoreGuard)
+            .with_capability(Capability::Cohort)
             .with_rule(self.primary())
             .with_rule(self.flush())
             .with_rule(self.doublewrite())

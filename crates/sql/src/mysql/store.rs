@@ -34,8 +34,10 @@ pub(crate) struct Store {
 }
 
 pub(super) struct Statements {
-    acquire: Statement,
-    insert: Statement,
+    /// For a row that is there, and for a new one.
+    acquire: [Statement; 2],
+    /// The same where tokens are reserved.
+    reserve: [Statement; 2],
     look: Statement,
     free: Statement,
     force: Statement,
@@ -59,11 +61,12 @@ impl Store {
         let limit = server.request_timeout;
         let renewals = Renewals::new(Renewer::new(Pool::new(Arc::clone(&opening), 1, None, limit)));
         let commands = Pool::new(Arc::clone(&opening), server.connections, Some(first), limit);
-        let sql = |text| opening.schema.statement(text);
+        let sql = |text: &str| opening.schema.statement(text);
+        let takes = [include_str!("sql/acquire.sql"), include_str!("sql/insert.sql")];
         let names: Vec<_> = (3..3 + ROWS).map(|n| format!("${n}")).collect();
         let statements = Statements {
-            acquire: sql(include_str!("sql/acquire.sql")),
-            insert: sql(include_str!("sql/insert.sql")),
+            acquire: takes.map(|text| sql(&text.replace("{reserve}", ""))),
+            reserve: takes.map(|text| sql(&text.replace("{reserve}", " + $8"))),
             look: sql(include_str!("sql/look.sql")),
             free: sql(include_str!("sql/free.sql")),
             force: sql(include_str!("sql/force.sql")),
@@ -170,7 +173,7 @@ impl LockTable for Store {
 
     async fn acquire(&self, claim: &Claim) -> Result<Outcome> {
         let id = claim.id().to_bytes();
-        let values = vec![
+        let mut values = vec![
             Value::Bytes(claim.name().as_str().as_bytes()),
             Value::Bytes(&id),
             Value::Number(self.least_token()),
@@ -179,8 +182,13 @@ impl LockTable for Store {
             Value::Text(claim.note().map(|note| &**note)),
             Value::Number(in_micros(claim.lock_delay())),
         ];
+        let mut statements = &self.statements.acquire;
+        if claim.reserve() > 0 {
+            values.push(Value::Number(claim.reserve().into()));
+            statements = &self.statements.reserve;
+        }
         // The row that is there, and else a new one.
-        for statement in [&self.statements.acquire, &self.statements.insert] {
+        for statement in statements {
             let seat = self.commands.seat().await?;
             match Self::take(seat, claim, statement, values.clone()).await {
                 Ok(Took::Lock(sent_at, token)) => return Ok(Outcome::Granted(sent_at, token)),

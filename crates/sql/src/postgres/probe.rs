@@ -78,6 +78,7 @@ impl Probe {
             .with_assumption(Assumption::HolderClock)
             .with_assumption(Assumption::ServerMemory)
             .with_capability(Capability::InStoreGuard)
+            .with_capability(Capability::Cohort)
             .with_rule(self.primary())
             .with_rule(self.fsync())
             .with_rule(self.synchronous_commit())

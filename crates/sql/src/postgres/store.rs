@@ -53,6 +53,8 @@ pub(crate) struct Store {
 
 pub(super) struct Statements {
     acquire: Statement,
+    /// The same where tokens are reserved: `$10` besides the holder's, and the row has the last of them.
+    reserve: Statement,
     look: Statement,
     free: Statement,
     force: Statement,
@@ -75,9 +77,10 @@ impl Store {
         let limit = server.request_timeout;
         let renewals = Renewals::new(Renewer::new(Pool::new(Arc::clone(&opening), 1, Some(second), limit)));
         let commands = Pool::new(Arc::clone(&opening), server.connections, Some(first), limit);
-        let sql = |text| opening.schema.statement(text);
+        let sql = |text: &str| opening.schema.statement(text);
         let statements = Statements {
-            acquire: sql(include_str!("sql/acquire.sql")),
+            acquire: sql(&include_str!("sql/acquire.sql").replace("{reserve}", "")),
+            reserve: sql(&include_str!("sql/acquire.sql").replace("{reserve}", " + $10")),
             look: sql(include_str!("sql/look.sql")),
             free: sql(include_str!("sql/free.sql")),
             force: sql(include_str!("sql/force.sql")),
@@ -174,7 +177,7 @@ impl LockTable for Store {
 
     async fn acquire(&self, claim: &Claim) -> Result<Outcome> {
         let id = claim.id().to_bytes();
-        let values = vec![
+        let mut values = vec![
             Value::Bytes(claim.name().as_str().as_bytes()),
             Value::Bytes(&id),
             Value::Number(self.least_token()),
@@ -185,7 +188,12 @@ impl LockTable for Store {
             Value::Text(Some(&self.wait)),
             Value::Number(in_micros(claim.lock_delay())),
         ];
-        let ready = self.opening.ready(&self.statements.acquire, values);
+        let mut statement = &self.statements.acquire;
+        if claim.reserve() > 0 {
+            values.push(Value::Number(claim.reserve().into()));
+            statement = &self.statements.reserve;
+        }
+        let ready = self.opening.ready(statement, values);
         let seat = self.commands.seat().await?;
         let sent_at = claim.now();
         match seat.send_for(claim.request(), ready).await {

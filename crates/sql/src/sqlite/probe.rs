@@ -59,6 +59,7 @@ impl Probe {
         let mut found = Guarantees::of("sqlite", deployment, Scope::Host, Liveness::Lease)
             .with_assumption(Assumption::ServerMemory)
             .with_capability(Capability::InStoreGuard)
+            .with_capability(Capability::Cohort)
             .with_rule(self.local_file())
             .with_rule(self.one_log())
             .with_rule(self.journal())

@@ -12,8 +12,8 @@ use crate::renewals::Renewals;
 use crate::table::{LockTable, Outcome};
 use async_trait::async_trait;
 use fencelock_core::{Claim, ClaimId, Clock, FencingToken, Guarantees, Hints, HolderInfo, LockName, Moment, Result};
-use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
+use sqlx::{AssertSqlSafe, Row as _, SqlSafeStr as _};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +28,9 @@ pub(crate) struct Store {
     pub(super) opening: Arc<Opening>,
     pub(super) commands: Session,
     renewals: Arc<Renewals<Renewer>>,
+    acquire: Arc<str>,
+    /// The same where tokens are reserved.
+    reserve: Arc<str>,
     #[cfg(target_os = "linux")]
     watch: super::watch::Watch,
 }
@@ -56,6 +59,8 @@ impl Store {
             commands: Session::new(Arc::clone(&opening), first),
             renewals: Renewals::new(Renewer::new(Session::new(Arc::clone(&opening), second), opening.frame.clone())),
             opening,
+            acquire: include_str!("sql/acquire.sql").replace("{reserve}", "").into(),
+            reserve: include_str!("sql/acquire.sql").replace("{reserve}", " + ?11").into(),
             #[cfg(target_os = "linux")]
             watch: super::watch::Watch::new(&file),
         })
@@ -81,7 +86,8 @@ impl Store {
         let (now, unix) = (self.frame().at(sent_at), unix_now());
         let base = i64::try_from(self.opening.config.token_base).unwrap_or(i64::MAX);
         let id = claim.id().to_bytes();
-        let query = sqlx::query(include_str!("sql/acquire.sql"))
+        let sql = if claim.reserve() > 0 { &self.reserve } else { &self.acquire };
+        let query = sqlx::query(AssertSqlSafe(Arc::clone(sql)).into_sql_str())
             .bind(claim.name().as_str().as_bytes())
             .bind(id.as_slice())
             .bind(unix.max(base.saturating_add(1)))
@@ -92,6 +98,7 @@ impl Store {
             .bind(claim.note().map(|note| &**note))
             .bind(unix)
             .bind(in_micros(claim.lock_delay()));
+        let query = if claim.reserve() > 0 { query.bind(i64::from(claim.reserve())) } else { query };
         let request = claim.request();
         match seat.rows(query).await {
             Ok(rows) => {

@@ -2,6 +2,7 @@
 
 mod cancel;
 mod claims;
+mod cohort;
 mod drops;
 mod exclusion;
 mod faults;
@@ -107,6 +108,11 @@ cases! {
         several {
             several_names_are_all_or_nothing, losing_one_of_several_loses_all,
             several_names_in_any_order_never_deadlock, several_cancelled_at_random_instants,
+        }
+        cohort {
+            a_lease_passes_on_within_a_client, a_range_of_tokens_is_reserved_once, cohorts_exclude_each_other,
+            others_are_served_between_cohorts, a_cohort_cancelled_at_random_instants,
+            a_lease_that_passed_on_is_kept_and_its_loss_told, the_holder_before_is_stale_once_the_next_has_entered,
         }
         forced { a_forced_release_stops_a_working_holder, a_forced_release_frees_the_hold_that_was_meant }
     }

@@ -82,7 +82,7 @@ pub(crate) fn expiry(flaw: Flaw, now: u64, ttl: Duration) -> u64 {
 #[async_trait]
 impl DistributedLock for OwnLock {
     fn guarantees(&self) -> Arc<Guarantees> {
-        let g = Guarantees::of("own", "a file", Scope::Host, Liveness::Lease);
+        let g = Guarantees::of("own", "a file", Scope::Host, Liveness::Lease).with_capability(Capability::Cohort);
         Arc::new(match self.wire.flaw {
             Flaw::ClaimsFifo => g.with_capability(Capability::Fifo),
             Flaw::ClaimsPushLoss => g.with_capability(Capability::PushLoss),
@@ -105,7 +105,8 @@ impl DistributedLock for OwnLock {
             Ok(token) => {
                 let hold = self.polling.hold(claim.name());
                 let lease = OwnLease::new(self.wire.clone(), claim.clone(), hold);
-                Attempt::Granted(Grant::new(claim, lease, sent_at, FencingToken::new(token)))
+                let grant = Grant::new(claim, lease, sent_at, FencingToken::new(token));
+                Attempt::Granted(grant.with_reserved(claim.reserve()))
             }
             Err((left, holder)) => Attempt::contended(Some(Duration::from_nanos(left)), Some(holder.into())),
         })
@@ -192,14 +193,14 @@ fn acquire(
             table.tokens.insert(key.to_owned(), last.max(token));
             token
         }
-        _ => last + 1,
+        _ => last + 1 + u64::from(claim.reserve()),
     };
     match table.rows.get_mut(key) {
         Some(row) if row.is(claim.id()) => {
             if flaw != Flaw::SameIdNotRearmed {
                 row.expires = row.expires.max(expires);
             }
-            if flaw == Flaw::SameIdNewToken {
+            if flaw == Flaw::SameIdNewToken || flaw == Flaw::ReservesAnew && claim.reserve() > 0 {
                 row.token = next;
                 table.tokens.insert(key.to_owned(), next);
             }
@@ -215,7 +216,11 @@ fn acquire(
         Some(row) if flaw != Flaw::GrantsAlways => return Err((row.expires - now, row.holder.clone())),
         _ => {}
     }
-    let newest = if flaw == Flaw::TokenAtFirstTry { last.max(next) } else { next };
+    let newest = match flaw {
+        Flaw::TokenAtFirstTry => last.max(next),
+        Flaw::ReservesNothing => last + 1,
+        _ => next,
+    };
     table.tokens.insert(key.to_owned(), newest);
     table.rows.insert(key.to_owned(), Row::of(claim, next, expires));
     Ok(next)

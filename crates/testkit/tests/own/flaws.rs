@@ -76,10 +76,14 @@ pub(crate) enum Flaw {
     RenewsHalfAsOften,
     /// Once the service was away, the connection stays broken.
     NeverReconnects,
+    /// Says that tokens are reserved, and gives them out again.
+    ReservesNothing,
+    /// Reserves tokens anew each time that the same claim asks.
+    ReservesAnew,
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Self; 48] = [
+    pub(crate) const ALL: [Self; 50] = [
         Self::None,
         Self::ReleasesAnybodys,
         Self::AbandonsAnybodys,
@@ -128,6 +132,8 @@ impl Flaw {
         Self::ForcesInTwoSteps,
         Self::RenewsHalfAsOften,
         Self::NeverReconnects,
+        Self::ReservesNothing,
+        Self::ReservesAnew,
     ];
 
     pub(crate) const fn name(self) -> &'static str {

@@ -6,7 +6,7 @@ WITH n AS MATERIALIZED (
     pg_try_advisory_xact_lock_shared($7) AS alive
 ), taken AS (
   INSERT INTO {locks} AS l (name, claim_id, token, expires_at, ttl, delay, waited, holder, note, acquired_at)
-  SELECT $1, $2, greatest($3, n.at, coalesce((SELECT f.token + 1 FROM {locks} AS f WHERE f.name = ''::bytea), 0)),
+  SELECT $1, $2, greatest($3, n.at, coalesce((SELECT f.token + 1 FROM {locks} AS f WHERE f.name = ''::bytea), 0)){reserve},
     n.at + $4, $4, $9, false, $5, $6, n.at
   FROM n
   WHERE n.alive
@@ -14,7 +14,7 @@ WITH n AS MATERIALIZED (
     -- a lock that is held is left alone, so that contention writes nothing
     AND NOT EXISTS (SELECT FROM {locks} AS h WHERE h.name = $1 AND h.claim_id <> $2 AND h.expires_at > n.at)
   ON CONFLICT (name) DO UPDATE SET
-    token       = CASE WHEN l.claim_id = excluded.claim_id THEN l.token ELSE greatest(l.token + 1, excluded.token) END,
+    token       = CASE WHEN l.claim_id = excluded.claim_id THEN l.token ELSE greatest(l.token + 1{reserve}, excluded.token) END,
     acquired_at = CASE WHEN l.claim_id = excluded.claim_id THEN l.acquired_at ELSE excluded.acquired_at END,
     -- never back: this statement may be a late copy, after one that gave more
     expires_at  = CASE WHEN l.claim_id = excluded.claim_id THEN greatest(l.expires_at, excluded.expires_at)
