@@ -83,7 +83,8 @@ impl fmt::Display for Assumption {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Capability {
-    /// Waiters are granted the lock in the order in which they asked, across clients.
+    /// Waiters are granted the lock in the order in which they asked, across clients, unless it
+    /// [passes on](crate::AcquireOptions::cohort).
     Fifo,
     /// Waiters are told of a release instead of asking again and again.
     NotifiedWaiting,

@@ -14,7 +14,8 @@ pub struct HolderInfo {
     pub holder: Arc<str>,
     /// The holder's note.
     pub note: Option<Arc<str>>,
-    /// The hold's token.
+    /// The hold's token; the last of those that its grant reserved, where it may
+    /// [pass on](crate::AcquireOptions::cohort).
     pub token: FencingToken,
     /// How long the server will still keep it unless it is renewed, where there is such a time.
     pub remaining: Option<Duration>,
@@ -24,8 +25,7 @@ pub struct HolderInfo {
     /// long at most. In a queue that is when it took its place there.
     pub asked_ago: Option<Duration>,
     /// The hold's claim id, as traces show it, where the server knows. Where the lock was
-    /// [passed on](crate::AcquireOptions::cohort) it is the first holder's, as is the note, and the
-    /// token is the last of those that its grant reserved.
+    /// [passed on](crate::AcquireOptions::cohort) it is the first holder's.
     pub claim: Option<ClaimId>,
     /// How many wait for the lock, where the server knows: engines that have a queue there do.
     pub waiters: Option<u64>,

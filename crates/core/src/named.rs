@@ -91,9 +91,9 @@ impl NamedLock {
     /// be spawned as it is.
     ///
     /// # Errors
-    /// `Timeout` if somebody held it to the end of the wait, `Unavailable` if the
+    /// `Timeout` if it was not free to the end of the wait, `Unavailable` if the
     /// service was not reached, `InvalidName`, `InvalidConfig`, `Refused` if the deployment no longer gives
-    /// what was required ([`OnDegraded`](crate::OnDegraded)), or what the engine says.
+    /// what was required ([`OnDegraded`](crate::OnDegraded)) or has no [cohort](Self::cohort), or what the engine says.
     ///
     /// # Cancel safety
     /// Dropping the future at any point leaves nothing behind: the place in the
@@ -112,7 +112,7 @@ impl NamedLock {
     ///
     /// # Errors
     /// `Unavailable` if no answer came, `InvalidName`, `InvalidConfig`, `Refused` if the deployment no longer gives
-    /// what was required ([`OnDegraded`](crate::OnDegraded)), or what the engine says.
+    /// what was required ([`OnDegraded`](crate::OnDegraded)) or has no [cohort](Self::cohort), or what the engine says.
     ///
     /// # Cancel safety
     /// As for [`acquire`](Self::acquire).

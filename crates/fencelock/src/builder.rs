@@ -156,8 +156,8 @@ impl Builder {
     ///
     /// # Errors
     /// `InvalidConfig` for what is wrong with the URL, its scheme, a setting or
-    /// an attestation; `Refused` if the deployment gives less than was required,
-    /// or is found not to be what was attested;
+    /// an attestation; `Refused` if the deployment gives less than was required, has no
+    /// [cohort](Self::cohort) where one is asked for, or is found not to be what was attested;
     /// `Unavailable` or `Denied` if the service cannot be reached or does not let
     /// us in; `Unavailable` outside a tokio runtime. None of them holds a password.
     ///

@@ -27,7 +27,7 @@
 //! |---|---|---|
 //! | `engine` | text | the engine, as [`Guarantees::engine`](crate::Guarantees::engine) names it |
 //! | `name` | text | the lock's name |
-//! | `claim` | text, 32 hexadecimal digits | the attempt; the same in every event of one hold, and at the server |
+//! | `claim` | text, 32 hexadecimal digits | the attempt; the same in every event of one hold, and at the server unless the lock was [passed on](crate::AcquireOptions::cohort) to it |
 //! | `token` | number | the hold's fencing token |
 //! | `holder`, `note` | text | as they stand beside the lock |
 //! | `held_by` | text | the holder that was met, or `unknown` |
