@@ -12,7 +12,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The wait limit passed while somebody else held the lock.
+    /// The wait limit passed while the lock was not free: held by somebody else, or closed by a lock delay.
     Timeout,
     /// The lock was no longer ours.
     Lost,

@@ -249,8 +249,7 @@ impl fmt::Debug for Grant {
 
 /// Plain values that prove ownership: an etcd key and its revision, a znode's
 /// path and czxid. Which there are is the engine's to document.
-///
-/// They are few, and every hold has them: a slice in the order of its keys is a quarter of what a map takes.
+// They are few: a slice in the order of its keys is a quarter of what a map takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence(Box<[(&'static str, Box<str>)]>);
 

@@ -95,7 +95,7 @@ impl SeveralLocks {
     /// Waits for all of them, at most as long as was asked for (30 s if nothing was).
     ///
     /// # Errors
-    /// `Timeout` if one was held by somebody else to the end of the wait,
+    /// `Timeout` if one was not free to the end of the wait,
     /// `InvalidConfig` if there are no names, or as for
     /// [`NamedLock::acquire`](crate::NamedLock::acquire). Whatever was acquired is
     /// given back in the background then.
