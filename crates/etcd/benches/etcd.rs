@@ -1,4 +1,4 @@
-//! Acquire and release beside the same two transactions sent raw, and a hand-over between two clients.
+//! Acquire and release beside the same two transactions sent raw, and a handover between two clients.
 //!
 //! `cargo bench -p fencelock-etcd`; it takes about half a minute and starts its own server.
 
@@ -133,7 +133,7 @@ async fn handover(etcd: &Etcd) {
         next.release().await.unwrap();
     }
     times.sort_by(f64::total_cmp);
-    println!("hand-over to another client: median {:.2} ms, 99 of 100 within {:.2} ms", times[100], times[197]);
+    println!("handover to another client: median {:.2} ms, 99 of 100 within {:.2} ms", times[100], times[197]);
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
