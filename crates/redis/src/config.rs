@@ -207,7 +207,7 @@ impl RedisConfig {
         self
     }
 
-    /// What every key begins with; `fencelock` unless set. Programs with different prefixes lock apart.
+    /// What every key begins with; `fencelock` unless set. Programs with different prefixes share no locks.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();

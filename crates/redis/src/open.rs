@@ -168,7 +168,7 @@ impl Opener {
             (_, Some(Ok(Value::BulkString(version)))) => {
                 let version = String::from_utf8_lossy(&version).into_owned();
                 let message = format!(
-                    "the keys under `{}` have layout {version}, this program writes layout {LAYOUT}: both would lock apart; \
+                    "the keys under `{}` have layout {version}, this program writes layout {LAYOUT}: the two would share no locks; \
                      use one version, or another `prefix`",
                     self.config.prefix
                 );

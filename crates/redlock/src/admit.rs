@@ -74,7 +74,7 @@ fn membership(set: &Set, found: &[std::result::Result<Facts, NodeFailure>]) -> R
             Some((_, first)) if *first == *record => {}
             Some((first, _)) => {
                 return Err(refused(format!(
-                    "{} and {} belong to different sets of nodes: each would lock apart from the other",
+                    "{} and {} belong to different sets of nodes, which share no locks",
                     address(set, first),
                     address(set, at)
                 )));
@@ -110,7 +110,7 @@ pub(crate) fn sized(set: &Set, record: &Record) -> Result<()> {
 
 pub(crate) fn foreign(set: &Set, at: usize, layout: &str) -> Error {
     refused(format!(
-        "the keys under `{}` on {} have layout `{layout}`, which this program does not write: both would lock apart; \
+        "the keys under `{}` on {} have layout `{layout}`, which this program does not write: the two would share no locks; \
          use one version, or another `prefix`",
         set.config.prefix,
         address(set, at)

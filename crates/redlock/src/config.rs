@@ -129,7 +129,7 @@ impl RedlockConfig {
         self
     }
 
-    /// What every key begins with; `redlock` unless set. Programs with different prefixes lock apart.
+    /// What every key begins with; `redlock` unless set. Programs with different prefixes share no locks.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
