@@ -9,7 +9,7 @@ pub(super) fn text(lab: &Lab) -> Result<String> {
     let confirmed = lab.claims.iter().filter(|claim| claim.confirmed).count();
     let guarded = &lab.guarded;
     let run = wrapped(&format!(
-        "All of it was tried on {}, by `{}`: {} in {:.0} minutes. What is *not* promised was looked for, and broke so; the time \
+        "A whole run of {}, by `{}`: {} in {:.0} minutes. What is *not* promised was looked for, and broke so; the time \
          is that of the shortest witness of each experiment:",
         lab.run.told(),
         lab.run.command,
@@ -87,7 +87,7 @@ mod tests {
         totals::check(&lab).unwrap();
         let said = text(&lab).unwrap();
         for part in [
-            "All of it was tried on 2026-01-01, on 2 processors, by `c`: 3 experiments in 2 minutes.",
+            "A whole run of 2026-01-01, on 2 processors, by `c`: 3 experiments in 2 minutes.",
             "because the master died or stood still | two held at once for 23 ms | grew |\n",
             "| etcd | a holder stopped between its look and its write, at data that only the lock guards | updates lost, in 1 of 2 \
              experiments | grew |\n",
