@@ -282,3 +282,42 @@ async fn nothing_passes_on_in_a_client_that_closes() {
     assert_eq!(*ended.lock().unwrap(), Some(ErrorKind::Unavailable));
     assert_eq!(w.server.entries(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_what_is_on_its_way_to_a_waiter() {
+    let w = World::new();
+    let client = cohort(&w, "a", 5);
+    let guard = client.acquire("x").await.unwrap();
+    let waiter = tokio::spawn(client.named("x").wait_forever().acquire());
+    tokio::time::sleep(ms(1)).await;
+    // Handed over in this step; the task that waits has not run yet.
+    guard.release().await.unwrap();
+    client.close().await;
+    assert_eq!(w.server.entries(), 0);
+    assert_eq!(waiter.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+/// As any holder, the next one hears of it by a renewal; its token is that of a holder from before.
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_away_unheard_may_pass_on_once_more_and_a_gate_refuses_it() {
+    let w = World::new();
+    let (client, other) = (cohort(&w, "a", 5), w.client("b"));
+    let gate = MemoryGate::<Vec<u64>>::new();
+    let guard = client.acquire("x").await.unwrap();
+    let theirs = waits(other.named("x")).await;
+    let ours = waits(client.named("x")).await;
+    assert!(client.force_release("x").await.unwrap());
+    let theirs = soon(theirs).await;
+    assert!(!gate.enter((), "x", theirs.token()).await.unwrap().is_stale());
+    guard.release().await.unwrap();
+    let ours = soon(ours).await;
+    assert!(ours.token() < theirs.token());
+    assert!(gate.enter((), "x", ours.token()).await.unwrap().is_stale());
+    let lost = tokio::time::timeout(ms(10_100), ours.lost()).await;
+    assert_eq!(lost.expect("by the first renewal, a third of the ttl after the grant"), LossReason::Revoked);
+    assert!(theirs.is_held());
+    assert_eq!(ours.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    theirs.release().await.unwrap();
+    drained(&client).await;
+    assert_eq!(w.server.entries(), 0);
+}

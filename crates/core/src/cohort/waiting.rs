@@ -1,7 +1,7 @@
 //! To whom a lease may pass on: who waits in a client, in the order in which they came.
 
 use super::{Won, hand_on};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, OpenEntry};
 use crate::sync::lock;
 use crate::{AcquireOptions, Claim, LockName};
 use std::collections::{BTreeMap, HashMap};
@@ -45,7 +45,7 @@ impl Fits {
 impl Seat {
     /// Hands it over, unless the waiter has gone.
     pub(super) fn hand(self, won: Won, ledger: &Ledger) -> Result<(), Won> {
-        let parcel = Parcel { won: Some(won), ledger: ledger.clone() };
+        let parcel = Parcel { won: Some(won), ledger: ledger.clone(), _open: ledger.entry() };
         // The waiter's waker runs here, outside of all locks.
         match self.hand.send(parcel) {
             Ok(()) => Ok(()),
@@ -143,6 +143,8 @@ impl Drop for Place {
 pub(crate) struct Parcel {
     won: Option<Won>,
     ledger: Ledger,
+    /// Whoever closes the client waits until it has come to somebody, or is to go back.
+    _open: OpenEntry,
 }
 
 impl Parcel {
