@@ -278,7 +278,8 @@ impl Claim {
     ///
     /// Keep the [`Request`] across the await and say [`answered`](Request::answered)
     /// when an answer came. One that is dropped instead leaves the claim
-    /// [unanswered](Self::is_unanswered) for good.
+    /// [unanswered](Self::is_unanswered) for good. An id under which none was begun counts
+    /// as [never sent](Self::was_sent), and may not be undone.
     pub fn request(&self) -> Request {
         self.attempt.requests.begin()
     }

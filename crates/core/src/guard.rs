@@ -44,7 +44,8 @@ impl LockGuard {
         self.monitor.name()
     }
 
-    /// The fencing token of this hold: larger than that of every hold of this name before it.
+    /// The fencing token of this hold: larger than that of every hold of this name before it
+    /// (for one that was [passed on](crate::AcquireOptions::cohort), unless the lock had been taken away unheard).
     #[must_use]
     pub fn token(&self) -> FencingToken {
         self.monitor.token
@@ -137,7 +138,8 @@ impl LockGuard {
     }
 
     /// Gives the lock back, and says whether it was still ours. Where it may
-    /// [pass on](crate::AcquireOptions::cohort), it goes to the first that waits for it here.
+    /// [pass on](crate::AcquireOptions::cohort), it goes to the first that waits for it here,
+    /// and the server is not asked.
     ///
     /// From the first poll on, [`is_held`](Self::is_held) of every monitor says no.
     ///

@@ -9,7 +9,7 @@ pub const MIN_TTL: Duration = Duration::from_millis(50);
 /// The longest time to live, and the longest lock delay.
 pub const MAX_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The largest [cohort](AcquireOptions::cohort): tokens that begin at a server's
-/// microseconds do not outrun its clock with so many reserved by each grant.
+/// microseconds do not outrun its clock with so many reserved by each of 9,900 grants a second.
 pub const MAX_COHORT: u32 = 100;
 
 /// How long to wait for another holder.
@@ -54,13 +54,20 @@ pub struct AcquireOptions {
     /// wait for its name with the same ttl, lock delay and note passes to the first of
     /// them, without a request: the server goes on to see one hold, with the first
     /// holder's claim id and the last of the tokens that its grant reserved, and each
-    /// local holder has a token of its own that is larger than every one before it.
-    /// After so many passes, or 50 ms (a third of the ttl, if that is less) after the
-    /// grant, the lock goes back, and other clients have the chance that any release
-    /// gives them; until then they wait, and where waiters are served in order local ones
-    /// go before them. 0, the default, passes nothing on. Neither does a fixed lease, nor
-    /// a call that does not wait take part. A hold that may pass on has no
-    /// [evidence](crate::LockGuard::evidence), which could not tell one holder from the next.
+    /// local holder has a token of its own, larger than those before it under that grant
+    /// and smaller than those of the next grant. After so many passes, or 50 ms (a third of
+    /// the ttl, if that is less) after the grant, the lock goes back, and other clients have
+    /// the chance that any release gives; until then they wait, and where waiters are served
+    /// in order local ones go before them. 0, the default, passes nothing on. Neither does a
+    /// fixed lease, and nothing passes to a fixed lease or to a call that does not wait. A
+    /// hold that may pass on has no [evidence](crate::LockGuard::evidence), which could not
+    /// tell one holder from the next.
+    ///
+    /// The server is not asked, so what it took away in that time, by a forced release or
+    /// since its clock was stepped, may pass on all the same. Who gets it then learns of
+    /// that when the holder before would have, by a renewal, and has a token smaller than
+    /// that of whom the server served since: a [gate](crate::Gate) refuses it from when that
+    /// one has entered.
     ///
     /// The engine needs [`Capability::Cohort`](crate::Capability::Cohort). What it saves is round trips, of
     /// which the engine in memory has none. (The idea is that

@@ -42,13 +42,15 @@ impl ReentrantGuard {
         self.monitor.token()
     }
 
-    /// The random id of the hold, as it stands in traces and at the server.
+    /// The random id of the hold, as it stands in traces, and at the server unless the lock was
+    /// [passed on](crate::AcquireOptions::cohort) to it.
     #[must_use]
     pub fn claim_id(&self) -> ClaimId {
         self.hold.own_claim().id()
     }
 
-    /// Plain values that prove ownership in the store itself, where the engine has any.
+    /// Plain values that prove ownership in the store itself, where the engine has any and the
+    /// lock does not [pass on](crate::AcquireOptions::cohort).
     #[must_use]
     pub fn evidence(&self) -> Evidence {
         self.hold.evidence()
