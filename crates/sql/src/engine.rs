@@ -128,8 +128,10 @@ impl SqlLock {
     /// One statement sent, where nothing is in the way. One that met a holder at the server before `looks` first, so
     /// that waiters write nothing and do not queue to write.
     async fn attempt(&self, claim: &Claim, waits: bool, mut looks: bool) -> Result<Attempt> {
+        let mut looked = false;
         for _ in 0..TRIES {
             if std::mem::take(&mut looks) {
+                looked = true;
                 match self.table.look(claim, waits).await? {
                     Outcome::Held(attempt) => return Ok(attempt),
                     Outcome::Dead { .. } => return Err(abandoned()),
@@ -143,6 +145,8 @@ impl SqlLock {
                     let grant = Grant::new(claim, lease, sent_at, token).with_reserved(claim.reserve());
                     return Ok(Attempt::Granted(grant));
                 }
+                // Who came in between was not looked at, and would tell nobody here of its release.
+                Outcome::Held(_) if waits && looked => looks = true,
                 Outcome::Held(attempt) => return Ok(attempt),
                 Outcome::Dead { .. } => return Err(abandoned()),
                 Outcome::Open => {}

@@ -9,7 +9,7 @@ use fencelock_lab::Postgres;
 use fencelock_sql::postgres::PostgresGate;
 use server::*;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const OPEN: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fencelock' AND state LIKE 'idle in transaction%'";
@@ -339,4 +339,36 @@ async fn the_gate() {
     drop(transaction);
     db.run("DROP TABLE fencelock_fences; CREATE TABLE fencelock_fences (resource text, fence bigint)").await;
     assert_eq!(PostgresGate::open(pool).await.unwrap_err().kind(), ErrorKind::InvalidConfig);
+}
+
+/// Told of a release, it asks, and somebody else was faster: the next release has to be told as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_that_loses_a_race_is_told_of_the_next_release() {
+    let db = Pg::start();
+    let (ours, other) = (db.client().await, db.client().await);
+    let flagged = "SELECT count(*) FROM fencelock_locks WHERE name = 'x'::bytea AND waited";
+    let mut lost = 0;
+    for _ in 0..60 {
+        let held = ours.acquire("x").await.unwrap();
+        let waiter = tokio::spawn(other.acquire("x"));
+        // In time to be told, and not so late that its own next look would do.
+        let waits = async || {
+            let begun = Instant::now();
+            while db.number(flagged).await == 0 && !waiter.is_finished() {
+                assert!(begun.elapsed() < Duration::from_secs(4), "it waits, and no release will be told");
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        waits().await;
+        held.release().await.unwrap();
+        let pause = Duration::from_micros(fastrand::u64(0..400));
+        tokio::task::spawn_blocking(move || std::thread::sleep(pause)).await.unwrap();
+        if let Some(held) = ours.try_acquire("x").await.unwrap() {
+            lost += 1;
+            waits().await;
+            held.release().await.unwrap();
+        }
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+    }
+    println!("it lost {lost} of 60 races");
 }
