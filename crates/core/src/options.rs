@@ -58,10 +58,11 @@ pub struct AcquireOptions {
     /// and smaller than those of the next grant. After so many passes, or 50 ms (a third of
     /// the ttl, if that is less) after the grant, the lock goes back, and other clients have
     /// the chance that any release gives; until then they wait, and where waiters are served
-    /// in order local ones go before them. 0, the default, passes nothing on. Neither does a
-    /// fixed lease, and nothing passes to a fixed lease or to a call that does not wait. A
-    /// hold that may pass on has no [evidence](crate::LockGuard::evidence), which could not
-    /// tell one holder from the next.
+    /// in order local ones go before them. Where waiters are not [told](crate::Capability::NotifiedWaiting)
+    /// of a release they meet the lock free so much more rarely, and may wait in vain. 0, the
+    /// default, passes nothing on. Neither does a fixed lease, and nothing passes to a fixed
+    /// lease or to a call that does not wait. A hold that may pass on has no
+    /// [evidence](crate::LockGuard::evidence), which could not tell one holder from the next.
     ///
     /// The server is not asked, so what it took away in that time, by a forced release or
     /// since its clock was stepped, may pass on all the same. Who gets it then learns of
