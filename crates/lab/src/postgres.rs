@@ -3,7 +3,7 @@
 use crate::certificates::Certificates;
 use crate::faketime::Clock;
 use crate::free_port;
-use crate::process::{Failure, Server};
+use crate::process::{Failure, Server, until_stopped};
 use crate::template::{self, User};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -213,6 +213,7 @@ impl Postgres {
         self.server.stop();
         // The first is stopped, so no new ones come meanwhile.
         self.each_child(Signal::STOP);
+        self.children().for_each(|child| until_stopped(child.as_raw_nonzero().get().unsigned_abs()));
     }
 
     /// Lets it go on.
@@ -222,12 +223,16 @@ impl Postgres {
     }
 
     fn each_child(&self, signal: Signal) {
-        let Some(parent) = self.server.id() else { return };
-        let path = format!("/proc/{parent}/task/{parent}/children");
-        let children = std::fs::read_to_string(path).unwrap_or_default();
-        for child in children.split_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?)) {
+        self.children().for_each(|child| {
             let _ = kill_process(child, signal);
-        }
+        });
+    }
+
+    fn children(&self) -> impl Iterator<Item = Pid> {
+        let path = self.server.id().map(|parent| format!("/proc/{parent}/task/{parent}/children"));
+        let children = path.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+        let ids: Vec<_> = children.split_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?)).collect();
+        ids.into_iter()
     }
 
     /// Where it listens.

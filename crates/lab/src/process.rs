@@ -143,9 +143,12 @@ impl Server {
         pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
     }
 
-    /// Freezes it (SIGSTOP): connections stay open, nothing is answered.
+    /// Freezes it (SIGSTOP): connections stay open, nothing is answered from here on.
     pub fn stop(&self) {
         self.signal(Signal::STOP);
+        if let Some(id) = self.id() {
+            until_stopped(id);
+        }
     }
 
     /// Lets it go on (SIGCONT).
@@ -167,6 +170,24 @@ impl Server {
         let log = String::from_utf8_lossy(&log);
         let from = log.lines().count().saturating_sub(15);
         log.lines().skip(from).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Waits until each thread has stopped: one that runs elsewhere when the signal is sent goes on for a moment, and
+/// may still answer. Not for ever, since a thread in the middle of a write to the disk stops after it.
+pub(crate) fn until_stopped(id: u32) {
+    let end = Instant::now() + Duration::from_secs(2);
+    let folder = Path::new("/proc").join(id.to_string()).join("task");
+    let has_stopped = |thread: &Path| {
+        let stat = std::fs::read_to_string(thread.join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with(['T', 't', 'Z', 'X']))
+    };
+    while Instant::now() < end {
+        let Ok(threads) = std::fs::read_dir(&folder) else { return };
+        if threads.flatten().all(|thread| has_stopped(&thread.path())) {
+            return;
+        }
+        std::thread::sleep(Duration::from_micros(200));
     }
 }
 
