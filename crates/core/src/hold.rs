@@ -27,7 +27,7 @@ pub(crate) struct Hold {
     pub(crate) lease: RwLock<Option<Box<dyn Lease>>>,
     /// Where the lease may pass on.
     tenure: Mutex<Option<Box<Tenure>>>,
-    context: Context,
+    context: Arc<Context>,
     warned_half: AtomicBool,
     warned_lease: AtomicBool,
     guarded: AtomicBool,
@@ -37,7 +37,6 @@ pub(crate) struct Hold {
 }
 
 /// What holds of one client have in common.
-#[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) observer: Arc<Observer>,
     pub(crate) ledger: Ledger,
@@ -50,16 +49,15 @@ pub(crate) struct Context {
 }
 
 impl Hold {
-    pub(crate) fn new(won: Won, options: &AcquireOptions, context: Context) -> Arc<Self> {
+    pub(crate) fn new(won: Won, options: &AcquireOptions, context: Arc<Context>) -> Arc<Self> {
         let (grant, own, tenure) = won.into_parts();
         let terms = HoldTerms {
             observer: Arc::clone(&context.observer),
             drift: context.drift,
             renews: options.auto_renew,
-            max_hold: options.max_hold,
             jumped: Arc::clone(&context.schedule.jumped),
         };
-        let validity = Validity::new(&grant, own, terms);
+        let validity = Validity::new(&grant, own, options.max_hold, terms);
         let counted = context.observer.held();
         Arc::new(Self {
             validity,

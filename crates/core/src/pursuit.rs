@@ -200,7 +200,7 @@ pub(crate) fn take(shared: &Arc<Shared>, mut granted: Granted, wish: &Wish) -> O
     let claim = won.own();
     let told = Told::now(claim, won.grant.token, claim.now());
     shared.context.observer.granted(told, won.grant.ttl, claim.now().since(wish.started));
-    let hold = Hold::new(won, &wish.options, shared.context.clone());
+    let hold = Hold::new(won, &wish.options, Arc::clone(&shared.context));
     Some(LockGuard::new(hold, Arc::clone(shared)))
 }
 

@@ -151,7 +151,6 @@ pub(crate) struct HoldTerms {
     pub(crate) observer: Arc<Observer>,
     pub(crate) drift: Drift,
     pub(crate) renews: bool,
-    pub(crate) max_hold: Option<Duration>,
     /// Rung when the clock has outrun the timers.
     pub(crate) jumped: Arc<Notify>,
 }
@@ -174,11 +173,11 @@ fn clamped(until: Moment, limit: Option<Moment>) -> u64 {
 }
 
 impl Validity {
-    pub(crate) fn new(grant: &Grant, own: Option<Claim>, terms: HoldTerms) -> Self {
+    pub(crate) fn new(grant: &Grant, own: Option<Claim>, max_hold: Option<Duration>, terms: HoldTerms) -> Self {
         let since = grant.claim.now();
         // A moment of the future could only come from another clock.
         let sent = grant.sent_at.min(since);
-        let limit = terms.max_hold.map(|most| since.plus(most));
+        let limit = max_hold.map(|most| since.plus(most));
         let until = deadline(sent, grant.ttl, terms.drift, grant.margin);
         Self(Arc::new(Inner {
             state: AtomicU64::new(clamped(until, limit)),
@@ -368,7 +367,7 @@ impl Validity {
 
     /// The longest hold that was asked for.
     pub(crate) fn max_hold(&self) -> Option<Duration> {
-        self.0.terms.max_hold
+        self.0.limit.map(|limit| limit.since(self.0.since))
     }
 
     /// When the hold was granted.

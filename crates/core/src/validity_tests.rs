@@ -9,12 +9,12 @@ fn hold(clock: &FakeClock, ttl: Duration) -> Validity {
     let claim = terms.mint().unwrap();
     let sent = claim.now();
     let grant = Grant::new(&claim, Nothing, sent, FencingToken::new(1)).with_margin(Duration::from_millis(2));
-    Validity::new(&grant, None, hold_terms(true, None))
+    Validity::new(&grant, None, None, hold_terms(true))
 }
 
-fn hold_terms(renews: bool, max_hold: Option<Duration>) -> HoldTerms {
+fn hold_terms(renews: bool) -> HoldTerms {
     let observer = Arc::new(Observer::new("test".into()));
-    HoldTerms { observer, drift: Drift::DEFAULT, renews, max_hold, jumped: Arc::default() }
+    HoldTerms { observer, drift: Drift::DEFAULT, renews, jumped: Arc::default() }
 }
 
 struct Nothing;
@@ -112,7 +112,7 @@ async fn the_longest_hold_is_part_of_the_deadline() {
     let clock = FakeClock::new();
     let claim = hold(&clock, S * 30).claim().clone();
     let grant = Grant::new(&claim, Nothing, claim.now(), FencingToken::new(1));
-    let v = Validity::new(&grant, None, hold_terms(true, Some(S * 5)));
+    let v = Validity::new(&grant, None, Some(S * 5), hold_terms(true));
     assert_eq!(v.remaining(), S * 5);
     clock.suspend(S * 5);
     assert!(!v.is_held());
@@ -124,7 +124,7 @@ async fn a_fixed_lease_is_not_renewed() {
     let clock = FakeClock::new();
     let claim = hold(&clock, S).claim().clone();
     let grant = Grant::new(&claim, Nothing, claim.now(), FencingToken::new(1));
-    let v = Validity::new(&grant, None, hold_terms(false, None));
+    let v = Validity::new(&grant, None, None, hold_terms(false));
     tokio::time::advance(S / 2).await;
     v.doubt(&"cut");
     v.renewed(v.now());
