@@ -5,6 +5,7 @@ use crate::harness::{Bench, Harness};
 use crate::stage::Stage;
 use crate::{CASES, Case, child};
 use libtest_mimic::{Arguments, Failed, Trial};
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -96,7 +97,9 @@ fn answered(case: &Case, mut run: impl FnMut() -> Outcome) -> Outcome {
     for attempt in 1..TRIES {
         match run() {
             Err(failure) if failure.is_unanswered() => {
-                eprintln!("  {}: no answer, begun anew after attempt {attempt}: {failure}", case.name());
+                let name = case.name();
+                let _ =
+                    writeln!(std::io::stderr(), "  {name}: no answer, begun anew after attempt {attempt}: {failure}");
             }
             outcome => return outcome,
         }
