@@ -198,7 +198,7 @@ async fn a_node_that_hangs_disturbs_no_other() {
     for at in [0, 2] {
         cluster.nodes()[at].command(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
     }
-    let listens = |at: usize| cluster.nodes()[at].command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":free:");
+    let listens = |at: usize| cluster.nodes()[at].command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":to:");
     common::until("subscribed again", SLACK, || listens(0) && listens(2)).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     for (at, wait) in [0, 2].into_iter().zip(waits) {
