@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `<prefix>:{<shard>}:lock:<name>` | hash: id, token, holder, note, at, delay | a held lock; expires |
 //! | `<prefix>:{<shard>}:fence` | string | the last token given out in the shard; never expires |
-//! | `<prefix>:{<shard>}:wait:<name>` | hash: first, last; of each place its claim; of each claim what it asks for | a queue; expires |
+//! | `<prefix>:{<shard>}:wait:<name>` | hash: first, last, least; of each place its claim; of each claim what it asks for | a queue; expires |
 //! | `<prefix>:{<shard>}:void:<id>` | string | a claim's id that is dead; expires |
 //! | `<prefix>:{<shard>}:gate:<resource>` | string | the largest token that has entered; never expires |
 //! | `<prefix>:{layout}` | string | the layout's version |

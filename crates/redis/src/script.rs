@@ -99,6 +99,12 @@ fn handing(script: &str) -> String {
     script.replace("--HAND--", concat!(include_str!("scripts/leave.lua"), include_str!("scripts/hand.lua")))
 }
 
+/// The same for what may also close it for some time.
+fn forcing(script: &str) -> String {
+    let parts = concat!(include_str!("scripts/hand.lua"), include_str!("scripts/nudge.lua"));
+    script.replace("--HAND--", parts)
+}
+
 impl Scripts {
     pub(crate) fn bundle() -> Bundle {
         let acquire = include_str!("scripts/acquire.lua");
@@ -120,7 +126,7 @@ impl Scripts {
             renew: LuaScript::splitting(include_str!("scripts/renew.lua")),
             void: LuaScript::new(include_str!("scripts/void.lua")),
             inspect: LuaScript::new(include_str!("scripts/inspect.lua")),
-            force: LuaScript::splitting(handing(include_str!("scripts/force.lua"))),
+            force: LuaScript::splitting(forcing(include_str!("scripts/force.lua"))),
             force_alone: LuaScript::new(include_str!("scripts/force.lua")),
         }
     }

@@ -22,6 +22,9 @@ use tokio::time::Instant;
 /// The shortest time for which an id stays dead.
 const VOID: Duration = Duration::from_secs(60);
 
+/// However short the ttls in a queue are, who waits there does not look more often by itself.
+const LEAST_LOOK: Duration = Duration::from_secs(1);
+
 pub(crate) struct Store {
     pub(crate) config: Arc<RedisConfig>,
     pub(crate) keys: Keys,
@@ -238,11 +241,19 @@ fn answer(value: &Value, replicas: std::result::Result<u32, Failure>) -> std::re
     let Value::Array(parts) = value else { return Err(Failure::odd_answer()) };
     match parts.as_slice() {
         [Value::Int(1), token] => Ok(Answer::Granted(number(token)?, replicas)),
-        [Value::Int(0), Value::Int(left), holder, queued @ ..] => Ok(Answer::Contended {
-            left: duration(*left),
-            holder: text(holder).filter(|holder| !holder.is_empty()),
-            is_queued: queued.first() == Some(&Value::Int(1)),
-        }),
+        [Value::Int(0), Value::Int(left), holder, least @ ..] => {
+            let least = match least.first() {
+                Some(Value::Int(least @ 1..)) => duration(*least),
+                _ => None,
+            };
+            // Whoever was handed the lock meanwhile may not have lived for as long as its holder of now.
+            let shortest = least.map(|least| least.max(LEAST_LOOK));
+            Ok(Answer::Contended {
+                left: duration(*left).into_iter().chain(shortest).min(),
+                holder: text(holder).filter(|holder| !holder.is_empty()),
+                is_queued: least.is_some(),
+            })
+        }
         [Value::Int(-1)] => Ok(Answer::Dead),
         _ => Err(Failure::odd_answer()),
     }

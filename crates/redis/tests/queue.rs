@@ -164,10 +164,9 @@ async fn a_stopped_waiter_delays_others_by_its_lease_at_most() {
     first.signal(Signal::STOP);
     let (token, released) = (guard.token(), Instant::now());
     guard.release().await.unwrap();
-    // It looks within 5 s of its last look; a few more may pass on a machine that is busy.
     let (guard, at) = tokio::time::timeout(LONG, second).await.unwrap().unwrap();
     println!("a stopped waiter at the head: {:?}, with a ttl of {TTL:?}", at - released);
-    assert!(at - released >= TTL - Duration::from_millis(50) && at - released < Duration::from_secs(5) + SLACK);
+    assert!(at - released >= TTL - Duration::from_millis(50) && at - released < TTL + SOON);
     assert!(guard.token() > token);
     // What it was told meanwhile is long over.
     first.signal(Signal::CONT);
@@ -217,6 +216,7 @@ async fn what_is_handed_to_nobody_is_given_back() {
     until_queued(&redis, 1).await;
     proxy.set(Mood::Honest);
     gone.abort();
+    drop(gone.await);
     drained(&first).await;
     assert_eq!(queued(&redis), 0, "it has left");
     until_queued(&redis, 1).await;

@@ -18,7 +18,12 @@ if delay > 0 and left > 0 then
     redis.call('pexpire', KEYS[1], math.min(left, delay))
 end
 local done, handed = true, false
-if KEYS[3] and redis.call('exists', KEYS[1]) == 0 then done, handed = pcall(hand, KEYS[1], KEYS[2], KEYS[3]) end
+if KEYS[3] and redis.call('exists', KEYS[1]) == 0 then
+    done, handed = pcall(hand, KEYS[1], KEYS[2], KEYS[3])
+elseif KEYS[3] then
+    -- It knows of a lease that may have been far longer.
+    pcall(nudge, KEYS[1], KEYS[3])
+end
 -- Half a grant is none.
 if not done then redis.pcall('del', KEYS[1]) end
 if not handed or not done then redis.pcall('publish', ARGV[1], '') end
