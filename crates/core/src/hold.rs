@@ -106,6 +106,10 @@ impl Hold {
         {
             self.evidence.get_or_init(|| Box::new(lease.evidence()));
         }
+        // Lost meanwhile, and its lease found in use: by this.
+        if self.is_retired() {
+            self.let_go();
+        }
         self.evidence.get().map(|evidence| Evidence::clone(evidence)).unwrap_or_default()
     }
 
@@ -203,6 +207,10 @@ impl Hold {
     pub(crate) fn drop_lease(&self) {
         // Its guard may still ask.
         let _ = self.evidence();
+        self.let_go();
+    }
+
+    fn let_go(&self) {
         if let Ok(mut lease) = self.lease.try_write() {
             lease.take();
         }
