@@ -26,10 +26,9 @@ struct State {
 }
 
 impl State {
-    /// Where `claim` is told: another attempt has a place of its own.
-    fn seat(&mut self, claim: &Claim, place: impl FnOnce() -> Place) {
-        if self.place.as_ref().is_none_or(|place| place.id != claim.id()) {
-            self.place = Some(place());
+    /// What an attempt before this one was told is not for `claim`.
+    fn forget_all_but(&mut self, claim: &Claim) {
+        if self.place.take_if(|place| place.id != claim.id()).is_some() {
             self.queued = None;
         }
     }
@@ -77,14 +76,15 @@ impl<'e> Waiting<'e> {
         loop {
             let (place, queue) = {
                 let mut state = lock(&self.state);
+                state.forget_all_but(claim);
                 if state.ear.is_none() && !state.is_hopeless {
                     state.ear = store.ears.if_listening(&channel, keys.slot());
                 }
                 if let Some(ear) = &mut state.ear {
                     ear.catch_up();
-                    state.seat(claim, || store.mail.place(claim.id()));
+                    state.place.get_or_insert_with(|| store.mail.place(claim.id()));
                 }
-                let place = state.place.as_ref().filter(|place| place.id == claim.id()).map(Place::again);
+                let place = state.place.as_ref().map(Place::again);
                 let queue = (place.is_some() && !state.is_hopeless).then_some(channel.as_str());
                 (place, queue)
             };

@@ -354,19 +354,27 @@ async fn a_forced_release_hands_on_after_the_lock_delay() {
 
 /// Where it may not be asked who listens, they wait for a message to all of them.
 async fn without_the_permission_nobody_queues() {
-    let redis = Redis::start().unwrap();
-    redis.command(&["ACL", "SETUSER", "app", "on", ">p", "~*", "&*", "+@all", "-pubsub|numsub"]).unwrap();
-    let at = format!("redis://app:p@{}", redis.address());
-    let (holder, waiter) = (client(&at).await, client(&at).await);
-    let guard = hold(&holder).await;
-    let next = wait(&waiter, LONG);
-    let listens = || redis.command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":free:");
-    until("it listens", SLACK, listens).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(queued(&redis), 0);
-    let released = Instant::now();
-    guard.release().await.unwrap();
-    soon(next, released).await.release().await.unwrap();
+    for missing in ["-pubsub|numsub", "-hdel", "-hset"] {
+        let redis = Redis::start().unwrap();
+        let permit = |missing| {
+            let words = ["ACL", "SETUSER", "app", "on", ">p", "~*", "&*", "+@all", missing];
+            assert_eq!(redis.command(&words).unwrap(), "+OK\r\n");
+        };
+        permit("+hset");
+        let at = format!("redis://app:p@{}", redis.address());
+        let (holder, waiter) = (client(&at).await, client(&at).await);
+        let guard = hold(&holder).await;
+        permit(missing);
+        let next = wait(&waiter, LONG);
+        let listens = || redis.command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":free:");
+        until("it listens", SLACK, listens).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(queued(&redis), 0);
+        permit("+hset");
+        let released = Instant::now();
+        guard.release().await.unwrap();
+        soon(next, released).await.release().await.unwrap();
+    }
 }
 
 fn trial<F: Future<Output = ()> + Send + 'static>(name: &str, test: fn() -> F) -> Trial {

@@ -19,6 +19,8 @@ local function queue()
     if known[1] then
         done = redis.pcall('hset', KEYS[4], ARGV[1], entry, 'least', least)
     else
+        -- Without it nobody could be handed the lock.
+        if type(redis.pcall('hdel', KEYS[4], ARGV[1])) == 'table' then return 0 end
         done = redis.pcall('hset', KEYS[4], ARGV[1], entry, place, ARGV[1], 'last', place, 'least', least)
     end
     if type(done) == 'table' then return 0 end
