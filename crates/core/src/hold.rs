@@ -18,6 +18,9 @@ use tokio::sync::RwLock;
 /// The longest that one release may take; engines have shorter limits of their own.
 const RELEASE: Duration = Duration::from_secs(10);
 
+/// How long a hold lasts before its loss is listened for. A shorter one costs no task, and no loss is missed.
+const SETTLED: Duration = Duration::from_millis(20);
+
 pub(crate) struct Hold {
     pub(crate) validity: Validity,
     pub(crate) token: FencingToken,
@@ -42,7 +45,7 @@ pub(crate) struct Context {
     pub(crate) ledger: Ledger,
     pub(crate) schedule: Arc<Schedule>,
     pub(crate) drift: Drift,
-    /// The engine tells of a loss by itself, so somebody listens from the start.
+    /// The engine tells of a loss by itself, so somebody listens nearly from the start.
     pub(crate) push_loss: bool,
     /// Nothing ends by itself in a session, so a lost hold is deleted there.
     pub(crate) in_session: bool,
@@ -146,7 +149,8 @@ impl Hold {
         if self.guarded.load(Ordering::SeqCst) {
             None
         } else if self.context.push_loss {
-            Some(self.validity.since())
+            let due = self.validity.since().plus(SETTLED.min(self.validity.ttl() / 10));
+            Some(due)
         } else {
             self.validity.renews().then(|| self.validity.renewal_due())
         }
