@@ -200,6 +200,55 @@ impl fmt::Debug for Polling {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Terms;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use tokio::sync::Notify;
+
+    /// A queue at a server, in which nobody but the first is told of its turn.
+    #[derive(Default)]
+    struct Queued {
+        tries: AtomicU32,
+        told: Notify,
+    }
+
+    #[async_trait]
+    impl Tries for Queued {
+        async fn try_once(&self, _claim: &Claim) -> Result<Attempt> {
+            match self.tries.fetch_add(1, Ordering::SeqCst) {
+                0 => Ok(Attempt::contended(Some(Duration::from_secs(60)), None)),
+                _ => Err(Error::new(ErrorKind::Engine, "the end")),
+            }
+        }
+
+        fn is_queued(&self) -> bool {
+            true
+        }
+
+        async fn handed(&self) {
+            self.told.notified().await;
+        }
+    }
+
+    #[async_trait]
+    impl Hints for Queued {
+        async fn listen(&self, name: &LockName) -> Result<Box<dyn Hint>> {
+            panic!("{name} was listened to");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whose_turn_it_is_tries_at_once_and_listens_to_nothing_else() {
+        let (queued, polling) = (Queued::default(), Polling::new());
+        let claim = Terms::new(LockName::new("a").unwrap(), Duration::from_secs(1)).mint().unwrap();
+        let begun = Instant::now();
+        let telling = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            queued.told.notify_one();
+        };
+        let (outcome, ()) = tokio::join!(polling.acquire(&queued, Some(&queued), &claim), telling);
+        assert_eq!(outcome.unwrap_err().message(), "the end");
+        assert_eq!((begun.elapsed(), queued.tries.load(Ordering::SeqCst)), (Duration::from_secs(3), 2));
+    }
 
     #[test]
     fn backoff_grows_to_half_a_second_and_stays() {
