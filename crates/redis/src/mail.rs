@@ -17,6 +17,8 @@ const TRIES: u32 = 6;
 pub(crate) struct Mail {
     /// Tells this client from every other.
     client: String,
+    /// Its channel, where it has but one.
+    channel: Arc<str>,
     keys: Keys,
     claims: Mutex<HashMap<ClaimId, Box<Entry>>>,
     store: OnceLock<Weak<Store>>,
@@ -58,7 +60,8 @@ impl<'m> Letter<'m> {
 impl Mail {
     pub(crate) fn new(keys: Keys) -> Result<Arc<Self>> {
         let client = ClaimId::random()?.to_string();
-        Ok(Arc::new(Self { client, keys, claims: Mutex::default(), store: OnceLock::new() }))
+        let channel = keys.mail(&client).into();
+        Ok(Arc::new(Self { client, channel, keys, claims: Mutex::default(), store: OnceLock::new() }))
     }
 
     /// From here on what nobody waits for is given back.
@@ -66,9 +69,10 @@ impl Mail {
         let _ = self.store.set(store);
     }
 
-    /// The channel on which this client is told: one for all, in a Cluster one for each shard.
-    pub(crate) fn channel(&self, name: &NameKeys, is_cluster: bool) -> String {
-        if is_cluster { name.mail(&self.client) } else { self.keys.mail(&self.client) }
+    /// The channel on which this client is told, and the slot whose node tells it: one channel for all, in a
+    /// Cluster one for each shard.
+    pub(crate) fn channel(&self, name: &NameKeys, is_cluster: bool) -> (Arc<str>, u16) {
+        if is_cluster { (name.mail(&self.client).into(), name.slot()) } else { (Arc::clone(&self.channel), 0) }
     }
 
     /// A place for what is told of `id`.

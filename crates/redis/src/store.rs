@@ -96,7 +96,7 @@ impl Store {
         let delay = millis(claim.lock_delay());
         // What was sent before may still arrive, and must find nothing to take once this hold is over.
         let spent = if claim.is_unanswered() { void_ttl(claim) } else { "0".to_owned() };
-        let (slot, lock, queue_key) = (keys.slot(), [keys.lock(), keys.fence(), keys.void(&id)], keys.queue());
+        let (slot, name, lock) = (keys.slot(), keys, [keys.lock(), keys.fence(), keys.void(&id)]);
         let args = [id.as_str(), &ttl, claim.holder(), note, &base, &delay, &spent];
         let (deadline, claimed, replicas) = (self.deadline(), Some(claim), self.config.wait_replicas);
         if replicas == 0 && claim.reserve() == 0 && queue.is_none() {
@@ -110,7 +110,7 @@ impl Store {
             script = &self.scripts.reserve;
         }
         if let Some(channel) = queue {
-            keys.push(queue_key);
+            keys.push(name.queue());
             args.extend([channel, &sent]);
             script = &self.scripts.wait;
             if replicas == 0 {
@@ -174,19 +174,25 @@ impl Store {
     ) -> Result<bool> {
         let (id, deadline, slot) = (id.to_string(), self.deadline(), keys.slot());
         let token = token.map(|token| token.to_string()).unwrap_or_default();
-        let (channel, dead) = (keys.channel(), keys.void(&id));
-        let all = [keys.lock(), keys.fence(), keys.queue(), dead.clone()];
+        let (channel, all) = (keys.channel(), [keys.lock(), keys.fence(), keys.queue()]);
         let args = [id.as_str(), &token, &channel, void.as_deref().unwrap_or("0")];
-        let (verb, number) = if void.is_some() { (FREE_DEAD, 4) } else { (FREE, 3) };
-        let keys = all.get(..number).unwrap_or(&all);
-        let answer = match self.bundled.run(&Wanted { verb, slot, keys, args: &args, deadline, claim: None }).await {
+        let free = Wanted { verb: FREE, slot, keys: &all, args: &args, deadline, claim: None };
+        let outcome = match &void {
+            None => self.bundled.run(&free).await,
+            Some(_) => {
+                let [lock, fence, queue] = all.clone();
+                let all = [lock, fence, queue, keys.void(&id)];
+                self.bundled.run(&Wanted { verb: FREE_DEAD, keys: &all, ..free }).await
+            }
+        };
+        let answer = match outcome {
             Err(failure) if failure.next == Next::TryAgain => {
                 // Some keys are here and others there. Dead first: nothing may come in between.
                 if let Some(ttl) = &void {
-                    self.router.run(slot, &self.scripts.void, &[&dead], &[ttl], deadline).await?;
+                    self.router.run(slot, &self.scripts.void, &[keys.void(&id)], &[ttl], deadline).await?;
                 }
-                let (lock, args) = (all.get(..1).unwrap_or(&all), args.get(..3).unwrap_or(&args));
-                self.router.run(slot, &self.scripts.free_alone, lock, args, deadline).await?
+                let (lock, args) = ([keys.lock()], [id.as_str(), &token, &channel]);
+                self.router.run(slot, &self.scripts.free_alone, &lock, &args, deadline).await?
             }
             outcome => outcome?,
         };

@@ -71,21 +71,21 @@ impl<'e> Waiting<'e> {
     async fn ask(&self, claim: &Claim) -> Result<Attempt> {
         let store = &self.lock.shared.store;
         let keys = store.keys.of(claim.name());
-        let channel = store.mail.channel(&keys, store.router.is_cluster());
+        let (channel, slot) = store.mail.channel(&keys, store.router.is_cluster());
         let mut may_listen = true;
         loop {
             let (place, queue) = {
                 let mut state = lock(&self.state);
                 state.forget_all_but(claim);
                 if state.ear.is_none() && !state.is_hopeless {
-                    state.ear = store.ears.if_listening(&channel, keys.slot());
+                    state.ear = store.ears.if_listening(&channel, slot);
                 }
                 if let Some(ear) = &mut state.ear {
                     ear.catch_up();
                     state.place.get_or_insert_with(|| store.mail.place(claim.id()));
                 }
                 let place = state.place.as_ref().map(Place::again);
-                let queue = (place.is_some() && !state.is_hopeless).then_some(channel.as_str());
+                let queue = (place.is_some() && !state.is_hopeless).then_some(&*channel);
                 (place, queue)
             };
             let sent = claim.now();
@@ -103,7 +103,7 @@ impl<'e> Waiting<'e> {
                 }
                 is_queued || state.is_hopeless
             };
-            if is_over || !std::mem::take(&mut may_listen) || !self.listens(&channel, keys.slot()).await {
+            if is_over || !std::mem::take(&mut may_listen) || !self.listens(&channel, slot).await {
                 return Ok(Attempt::contended(left, holder));
             }
         }
