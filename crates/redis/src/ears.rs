@@ -1,4 +1,5 @@
-//! Waiting to be told: one subscription a lock name, all of a client's on its one connection.
+//! Waiting to be told: one subscription for what a client is handed, one a name for who has no place in a
+//! queue, all of a client's on its one connection.
 
 use crate::failure::Failure;
 use crate::keys::Keys;
