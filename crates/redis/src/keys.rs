@@ -17,7 +17,7 @@ use fencelock_core::LockName;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Change it with anything above.
+/// Change it with anything above that a client of another version would misread.
 pub(crate) const LAYOUT: &str = "1";
 const SHARDS: u64 = 1_024;
 const SLOTS: u16 = 16_384;

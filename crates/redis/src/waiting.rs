@@ -7,6 +7,10 @@ use crate::mail::{Handed, Place};
 use async_trait::async_trait;
 use fencelock_core::{Attempt, Claim, Moment, Result, Tries};
 use std::sync::Mutex;
+use std::time::Duration;
+
+/// For how long whoever is not let in waits as if there were no queues.
+const HOPELESS: Duration = Duration::from_secs(10);
 
 /// One wait: the first waiter of a name in this client asks through it.
 pub(crate) struct Waiting<'e> {
@@ -19,19 +23,33 @@ struct State {
     /// Where it is told of a grant, and of having been deaf.
     ear: Option<Ear>,
     place: Option<Place>,
-    /// The server has it in its queue, as the last answer said; when that was asked.
-    queued: Option<Moment>,
-    /// It was not let in although it listens: it waits as if there were no queues.
-    is_hopeless: bool,
+    /// The server has it in its queue, as the last answer said.
+    is_queued: bool,
+    /// When the last request left that was answered that another holds it.
+    refused: Option<Moment>,
+    /// When it was not let in although it listens: for a while it waits as if there were no queues.
+    hopeless: Option<Moment>,
 }
 
 impl State {
     /// What an attempt before this one was told is not for `claim`.
     fn forget_all_but(&mut self, claim: &Claim) {
         if self.place.take_if(|place| place.id != claim.id()).is_some() {
-            self.queued = None;
+            self.is_queued = false;
+            self.refused = None;
         }
     }
+
+    fn is_hopeless(&self, now: Moment) -> bool {
+        self.hopeless.is_some_and(|since| now.since(since) < HOPELESS)
+    }
+}
+
+/// Whether what was handed can be relied on at `now`, for as long as it is at the most `most` old.
+fn is_good(handed: Handed, refused: Option<Moment>, now: Moment, most: Duration) -> bool {
+    // No token is a nudge to look, and no grant. A later request was answered that another holds it: a grant from
+    // before that was over by then.
+    handed.token.get() > 0 && !refused.is_some_and(|at| handed.sent < at) && now.since(handed.sent) <= most
 }
 
 impl<'e> Waiting<'e> {
@@ -43,18 +61,14 @@ impl<'e> Waiting<'e> {
     fn handed_over(&self, claim: &Claim) -> Option<Handed> {
         let state = lock(&self.state);
         let handed = state.place.as_ref().filter(|place| place.id == claim.id())?.take()?;
-        // A later request was answered that it is held by another: that grant was over by then.
-        if state.queued.is_some_and(|queued| handed.sent < queued) {
-            return None;
-        }
         // An answer that never came calls for what the server does for an acquire alone, and so do replicas.
         if claim.is_unanswered() || self.lock.shared.store.config.wait_replicas > 0 {
             return None;
         }
         // It counts from then, at the latest: the lease cannot have begun before its request had come.
-        let spent = claim.now().since(handed.sent);
-        let most = if claim.renews() { claim.ttl() / 2 } else { claim.ttl() / 20 };
-        (spent <= most).then_some(handed)
+        // After more than that a renewal is overdue.
+        let most = if claim.renews() { claim.ttl() * 2 / 5 } else { claim.ttl() / 20 };
+        is_good(handed, state.refused, claim.now(), most).then_some(handed)
     }
 
     /// Begins to listen, unless it does. False if it is not told.
@@ -77,7 +91,8 @@ impl<'e> Waiting<'e> {
             let (place, queue) = {
                 let mut state = lock(&self.state);
                 state.forget_all_but(claim);
-                if state.ear.is_none() && !state.is_hopeless {
+                let is_hopeless = state.is_hopeless(claim.now());
+                if state.ear.is_none() && !is_hopeless {
                     state.ear = store.ears.if_listening(&channel, slot);
                 }
                 if let Some(ear) = &mut state.ear {
@@ -85,7 +100,7 @@ impl<'e> Waiting<'e> {
                     state.place.get_or_insert_with(|| store.mail.place(claim.id()));
                 }
                 let place = state.place.as_ref().map(Place::again);
-                let queue = (place.is_some() && !state.is_hopeless).then_some(&*channel);
+                let queue = (place.is_some() && !is_hopeless).then_some(&*channel);
                 (place, queue)
             };
             let sent = claim.now();
@@ -95,13 +110,13 @@ impl<'e> Waiting<'e> {
             };
             let is_over = {
                 let mut state = lock(&self.state);
-                state.queued = is_queued.then_some(sent);
+                (state.is_queued, state.refused) = (is_queued, Some(sent));
                 // Nobody listens there, as far as that server knows: it is not the one it was, or may not be asked.
                 if queue.is_some() && !is_queued {
                     state.ear = None;
-                    state.is_hopeless = !may_listen;
+                    state.hopeless = (!may_listen).then_some(sent);
                 }
-                is_queued || state.is_hopeless
+                is_queued || state.is_hopeless(sent)
             };
             if is_over || !std::mem::take(&mut may_listen) || !self.listens(&channel, slot).await {
                 return Ok(Attempt::contended(left, holder));
@@ -121,7 +136,7 @@ impl Tries for Waiting<'_> {
     }
 
     fn is_queued(&self) -> bool {
-        lock(&self.state).queued.is_some()
+        lock(&self.state).is_queued
     }
 
     async fn handed(&self) {
@@ -145,5 +160,23 @@ impl Tries for Waiting<'_> {
             () = handed => {}
             () = heard_again => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fencelock_core::FencingToken;
+
+    #[test]
+    fn what_is_no_grant_or_was_over_is_not_believed() {
+        let at = |millis: u64| Moment::from_nanos(millis * 1_000_000);
+        let handed = |token, sent| Handed { token: FencingToken::new(token), sent: at(sent) };
+        let most = Duration::from_secs(15);
+        assert!(is_good(handed(7, 500), None, at(1_000), most));
+        assert!(is_good(handed(7, 500), Some(at(500)), at(1_000), most), "what it was handed for was refused before");
+        assert!(!is_good(handed(7, 500), Some(at(501)), at(1_000), most), "over by then");
+        assert!(!is_good(handed(7, 500), None, at(15_501), most), "too old");
+        assert!(!is_good(handed(0, 0), None, at(1_000), most), "a nudge, and a machine that has just begun");
     }
 }

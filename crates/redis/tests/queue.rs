@@ -377,6 +377,46 @@ async fn without_the_permission_nobody_queues() {
     }
 }
 
+/// Whoever was not let in once asks for a place again.
+async fn who_may_queue_later_does() {
+    let redis = Redis::start().unwrap();
+    let permit = |what| {
+        let words = ["ACL", "SETUSER", "app", "on", ">p", "~*", "&*", "+@all", what];
+        assert_eq!(redis.command(&words).unwrap(), "+OK\r\n");
+    };
+    permit("-hdel");
+    let at = format!("redis://app:p@{}", redis.address());
+    let (holder, waiter) = (client(&at).await, client(&at).await);
+    let guard = hold(&holder).await;
+    let next = wait(&waiter, LONG);
+    let listens = || redis.command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":free:");
+    until("it listens", SLACK, listens).await;
+    permit("+hdel");
+    until("it is in the queue", SLACK * 4, || queued(&redis) == 1).await;
+    let released = Instant::now();
+    guard.release().await.unwrap();
+    soon(next, released).await.release().await.unwrap();
+}
+
+/// However many gave up between two that wait, the second is handed the lock by the first.
+async fn gaps_of_those_who_gave_up_are_passed_by() {
+    let redis = Redis::start().unwrap();
+    let (holder, patient, late) = (client(&url(&redis)).await, client(&url(&redis)).await, client(&url(&redis)).await);
+    let guard = hold(&holder).await;
+    let first = wait(&patient, LONG);
+    until_queued(&redis, 1).await;
+    let keys = redis.command(&["KEYS", "*:wait:a"]).unwrap();
+    redis.command(&["HSET", keys.lines().nth(2).unwrap(), "last", "5000"]).unwrap();
+    let second = wait(&late, LONG);
+    until_queued(&redis, 2).await;
+    let released = Instant::now();
+    guard.release().await.unwrap();
+    let guard = soon(first, released).await;
+    let released = Instant::now();
+    guard.release().await.unwrap();
+    soon(second, released).await.release().await.unwrap();
+}
+
 fn trial<F: Future<Output = ()> + Send + 'static>(name: &str, test: fn() -> F) -> Trial {
     Trial::test(name, move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -412,6 +452,8 @@ fn main() -> ExitCode {
         trial("a_fixed_lease_begins_when_it_is_had", a_fixed_lease_begins_when_it_is_had),
         trial("a_forced_release_hands_on_after_the_lock_delay", a_forced_release_hands_on_after_the_lock_delay),
         trial("without_the_permission_nobody_queues", without_the_permission_nobody_queues),
+        trial("who_may_queue_later_does", who_may_queue_later_does),
+        trial("gaps_of_those_who_gave_up_are_passed_by", gaps_of_those_who_gave_up_are_passed_by),
     ];
     libtest_mimic::run(&arguments, trials).exit_code()
 }
