@@ -49,7 +49,7 @@ impl State {
 fn is_good(handed: Handed, refused: Option<Moment>, now: Moment, most: Duration) -> bool {
     // No token is a nudge to look, and no grant. A later request was answered that another holds it: a grant from
     // before that was over by then.
-    handed.token.get() > 0 && !refused.is_some_and(|at| handed.sent < at) && now.since(handed.sent) <= most
+    handed.token.get() > 0 && refused.is_none_or(|at| handed.sent >= at) && now.since(handed.sent) <= most
 }
 
 impl<'e> Waiting<'e> {
