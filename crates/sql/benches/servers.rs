@@ -92,7 +92,7 @@ async fn raw_sqlite(connection: &mut SqliteConnection) {
     // The clock and the time are read as the engine does, though they cost next to nothing.
     let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()).unwrap();
     let acquire = include_str!("../src/sqlite/sql/acquire.sql").replace("{reserve}", "");
-    let acquire = sqlx::query(sqlx::AssertSqlSafe(acquire));
+    let acquire = sqlx::query(AssertSqlSafe(acquire));
     let acquire = acquire.bind(&b"raw"[..]).bind(&id[..]).bind(now).bind(now).bind(30_000_000_i64).bind("frame");
     let acquire = acquire.bind("bench:1").bind(None::<&str>).bind(now).bind(0_i64);
     assert_eq!(acquire.fetch_all(&mut *connection).await.unwrap().len(), 1);
