@@ -2,11 +2,10 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::harness::{Bench, Harness};
-use crate::stage::Stage;
+use crate::stage::{Stage, report};
 use crate::{CASES, Case, child};
 use fencelock_core::Result;
 use libtest_mimic::{Arguments, Failed, Trial};
-use std::io::Write;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -99,8 +98,7 @@ fn answered<H: Harness>(case: &Case, harness: &Arc<H>, mut run: impl FnMut() -> 
         match run() {
             Err(failure) if failure.is_unanswered() => {
                 let name = case.name();
-                let _ =
-                    writeln!(std::io::stderr(), "  {name}: no answer, begun anew after attempt {attempt}: {failure}");
+                report(format_args!("{name}: no answer, begun anew after attempt {attempt}: {failure}"));
                 settle(harness)?;
             }
             outcome => return outcome,

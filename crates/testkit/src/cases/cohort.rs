@@ -1,5 +1,6 @@
 //! A lease that passes on within a client: tokens grow, others are served, nothing is left behind.
 
+use super::contest::Contest;
 use crate::FencedFile;
 use crate::failure::{Expect, Outcome, ensure};
 use crate::stage::{SLACK, Stage, drained, granted, is_free, take, until, within};
@@ -127,22 +128,13 @@ pub(crate) async fn cohorts_exclude_each_other(stage: Stage) -> Outcome {
     let Some(a) = passing(&stage, 5).await? else { return Ok(()) };
     let Some(b) = passing(&stage, 100).await? else { return Ok(()) };
     let name = stage.name("counter");
-    let (number, newest) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let inside = Arc::new(AtomicBool::new(false));
+    let contest = Arc::new(Contest::among(8));
     let mut tasks = JoinSet::new();
-    for at in 0..8 {
-        let (client, name) = (if at % 2 == 0 { a.clone() } else { b.clone() }, name.clone());
-        let (number, newest, inside) = (Arc::clone(&number), Arc::clone(&newest), Arc::clone(&inside));
+    for client in [&a, &b].into_iter().cycle().take(8) {
+        let (lock, contest) = (client.named(&name).ttl(stage.long_ttl()), Arc::clone(&contest));
         tasks.spawn(async move {
             for turn in 0..25 {
-                let guard = client.acquire(&name).await?;
-                ensure!(!inside.swap(true, Ordering::SeqCst), "two are inside");
-                let (token, last) = (guard.token().get(), newest.swap(guard.token().get(), Ordering::SeqCst));
-                ensure!(token > last, "token {token} came after {last}");
-                let read = number.load(Ordering::SeqCst);
-                tokio::task::yield_now().await;
-                number.store(read + 1, Ordering::SeqCst);
-                inside.store(false, Ordering::SeqCst);
+                let guard = contest.turn(turn, &lock).await?;
                 if turn % 3 == 0 {
                     drop(guard);
                 } else {
@@ -155,8 +147,7 @@ pub(crate) async fn cohorts_exclude_each_other(stage: Stage) -> Outcome {
     while let Some(task) = tasks.join_next().await {
         task??;
     }
-    let counted = number.load(Ordering::SeqCst);
-    ensure!(counted == 200, "200 increments came to {counted}: two held at once");
+    contest.came_to(200)?;
     drained(&a).await?;
     drained(&b).await?;
     is_free(&a, &name).await

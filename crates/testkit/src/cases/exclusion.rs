@@ -1,11 +1,11 @@
 //! One holder at a time, in which order, and with which token.
 
+use super::contest::Contest;
 use crate::failure::{Expect, Outcome, ensure};
 use crate::stage::{SLACK, Stage, is_free, is_taken, take, within};
 use fencelock_core::{Capability, LockClient, LockGuard, Result};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -46,22 +46,17 @@ pub(crate) async fn hands_over_and_the_token_grows(stage: Stage) -> Outcome {
 /// 8 clients add 25 each to a number that only the lock protects.
 pub(crate) async fn counter_under_contention(stage: Stage) -> Outcome {
     let name = stage.name("counter");
-    let number = Arc::new(AtomicU64::new(0));
-    let newest = Arc::new(AtomicU64::new(0));
-    let mut clients = JoinSet::new();
+    let contest = Arc::new(Contest::among(8));
+    let mut locks = Vec::new();
     for _ in 0..8 {
-        let (client, name) = (stage.client().await?, name.clone());
-        let (number, newest) = (Arc::clone(&number), Arc::clone(&newest));
+        locks.push(stage.client().await?.named(&name).ttl(stage.long_ttl()));
+    }
+    let mut clients = JoinSet::new();
+    for lock in locks {
+        let contest = Arc::clone(&contest);
         clients.spawn(async move {
-            for _ in 0..25 {
-                let guard = client.acquire(&name).await?;
-                let read = number.load(Ordering::SeqCst);
-                // Held by nobody else now, so tokens come here in the order of the grants.
-                let (token, last) = (guard.token().get(), newest.swap(guard.token().get(), Ordering::SeqCst));
-                ensure!(token > last, "under contention token {token} came after {last}");
-                tokio::task::yield_now().await;
-                number.store(read + 1, Ordering::SeqCst);
-                guard.release().await?;
+            for turn in 0..25 {
+                contest.turn(turn, &lock).await?.release().await?;
             }
             Outcome::Ok(())
         });
@@ -69,9 +64,7 @@ pub(crate) async fn counter_under_contention(stage: Stage) -> Outcome {
     while let Some(client) = clients.join_next().await {
         client??;
     }
-    let counted = number.load(Ordering::SeqCst);
-    ensure!(counted == 200, "200 increments came to {counted}: two held at once");
-    Ok(())
+    contest.came_to(200)
 }
 
 pub(crate) async fn every_waiter_is_served_in_order_where_promised(stage: Stage) -> Outcome {
