@@ -67,10 +67,16 @@ pub(crate) async fn losing_one_of_several_loses_all(stage: Stage) -> Outcome {
 pub(crate) async fn several_names_in_any_order_never_deadlock(stage: Stage) -> Outcome {
     let [a, b, c] = names(&stage, ["a", "b", "c"]);
     let orders = [[a.clone(), b.clone(), c.clone()], [c.clone(), a.clone(), b.clone()], [b, c, a]];
-    let mut workers = tokio::task::JoinSet::new();
+    let mut contenders = Vec::new();
     for order in orders {
-        let client = stage.client().await?;
+        contenders.push((stage.client().await?, order));
+    }
+    let begin = std::sync::Arc::new(tokio::sync::Barrier::new(contenders.len()));
+    let mut workers = tokio::task::JoinSet::new();
+    for (client, order) in contenders {
+        let begin = std::sync::Arc::clone(&begin);
         workers.spawn(async move {
+            begin.wait().await;
             for _ in 0..4 {
                 let all = client.all(&order).acquire().await?;
                 tokio::time::sleep(Duration::from_millis(2)).await;
