@@ -27,7 +27,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// | `write VALUE` | writes to it, asking no clock first: `written` or `stale TOKEN` |
 /// | `release` | `released`, or `error KIND` |
 ///
-/// In the suite's own counting processes any line lets the first hold go on, once `asking` was said; nothing answers it.
+/// The suite's own counting processes say `asking` when they first ask for the lock, stay in their first hold until any
+/// line comes, which nothing answers, and say `done`.
 ///
 /// # Drop
 /// Kills the process, stopped or not, and waits for its end. On Linux the kernel
