@@ -43,7 +43,7 @@ pub(super) async fn cut<F: Future>(after: Duration, future: F) -> Option<F::Outp
 
 /// Some time, in every second round short enough that a quick service is still answering.
 pub(super) fn some_time(round: u32, longest: Duration) -> Duration {
-    let longest = if round % 2 == 0 { longest } else { longest.min(Duration::from_millis(1)) };
+    let longest = if round.is_multiple_of(2) { longest } else { longest.min(Duration::from_millis(1)) };
     longest.mul_f64(fastrand::f64())
 }
 
