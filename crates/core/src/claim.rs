@@ -185,10 +185,10 @@ pub struct Claim {
 }
 
 /// One attempt of an acquisition: what its id stands for.
-struct Attempted {
+pub(crate) struct Attempted {
     id: ClaimId,
     terms: Terms,
-    requests: Requests,
+    pub(crate) requests: Requests,
     /// The longest that a server was asked to keep the hold, in nanoseconds.
     longest: AtomicU64,
 }
@@ -296,7 +296,7 @@ impl Claim {
     /// [unanswered](Self::is_unanswered) for good. An id under which none was begun counts
     /// as [never sent](Self::was_sent), and may not be undone.
     pub fn request(&self) -> Request {
-        self.attempt.requests.begin()
+        Request::begin(&self.attempt)
     }
 
     /// Whether a request of this id was sent whose answer never came, so that it

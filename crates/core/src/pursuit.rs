@@ -11,8 +11,8 @@ use crate::rescue::{Lapses, Over};
 use crate::sync::lock;
 use crate::validity::{deadline, millis};
 use crate::{
-    AcquireOptions, Attempt, Claim, DistributedLock, Error, ErrorKind, Grant, LockGuard, LockName, Moment, Obstacle,
-    Result, Terms, Wait,
+    AcquireOptions, Attempt, Claim, DistributedLock, Error, ErrorKind, Grant, LockGuard, LockName, Mode, Moment,
+    Obstacle, Result, Terms, Wait,
 };
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, Weak};
@@ -219,12 +219,17 @@ fn until(grant: &Grant, now: Moment, shared: &Shared) -> Moment {
 /// The claim of the first attempt.
 pub(crate) fn mint(shared: &Shared, wish: &Wish) -> Result<Claim> {
     let options = &wish.options;
-    let terms = Terms::new(wish.name.clone(), options.ttl)
-        .with_lock_delay(options.lock_delay)
-        .with_holder(Arc::clone(&shared.holder))
-        .with_reserve(options.reserve())
-        .with_clock(shared.clock.clone());
-    let terms = Terms { note: options.note.clone(), renews: options.auto_renew, ..terms };
+    let terms = Terms {
+        name: wish.name.clone(),
+        ttl: options.ttl,
+        lock_delay: options.lock_delay,
+        holder: Arc::clone(&shared.holder),
+        note: options.note.clone(),
+        mode: Mode::Exclusive,
+        clock: shared.clock.clone(),
+        reserve: options.reserve(),
+        renews: options.auto_renew,
+    };
     let ledger = shared.context.ledger.downgrade();
     let origin = Origin { ledger, observer: Arc::clone(&shared.context.observer), span: wish.trace.clone() };
     terms.mint_in(Some(origin))
