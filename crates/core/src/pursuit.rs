@@ -122,7 +122,7 @@ impl Drop for UnderWay<'_> {
 /// A grant on its way to the caller. Dropped on the way, it is undone.
 pub(crate) struct Granted {
     won: Option<Won>,
-    ledger: Ledger,
+    shared: Arc<Shared>,
     /// It lies where it can lapse.
     kept: Option<(Arc<Kept>, Over)>,
 }
@@ -143,22 +143,23 @@ impl Lapses for Kept {
 }
 
 impl Granted {
-    fn new(won: Won, shared: &Shared) -> Self {
-        let ledger = shared.context.ledger.clone();
+    fn new(won: Won, shared: &Arc<Shared>) -> Self {
+        let client = Arc::clone(shared);
         if !won.own().is_left_alone() {
-            return Self { won: Some(won), ledger, kept: None };
+            return Self { won: Some(won), shared: client, kept: None };
         }
+        let ledger = &shared.context.ledger;
         let end = until(&won.grant, shared.clock.now(), shared);
         let kept = Arc::new(Kept { won: Mutex::new(Some(won)), ledger: ledger.downgrade() });
         let itself: Weak<Kept> = Arc::downgrade(&kept);
         let over = ledger.rescue().kept(itself, end);
-        Self { won: None, ledger, kept: Some((kept, over)) }
+        Self { won: None, shared: client, kept: Some((kept, over)) }
     }
 
     /// What was granted, unless it has lapsed.
     fn collect(&mut self) -> Option<&Won> {
         if let Some((kept, over)) = self.kept.take() {
-            self.ledger.rescue().taken(&over);
+            self.shared.context.ledger.rescue().taken(&over);
             self.won = lock(&kept.won).take();
         }
         self.won.as_ref()
@@ -169,7 +170,7 @@ impl Drop for Granted {
     fn drop(&mut self) {
         self.collect();
         if let Some(won) = self.won.take() {
-            hand_on(won, &self.ledger);
+            hand_on(won, &self.shared.context.ledger);
         }
     }
 }
@@ -182,7 +183,7 @@ pub(crate) async fn acquire(shared: Arc<Shared>, wish: Wish) -> Result<Option<Lo
     loop {
         let claim = mint(&shared, &wish)?;
         let work = pursue(Arc::clone(&shared), wish.clone(), claim.clone());
-        let driven = Driven::new(&shared.home, &shared.context.ledger, Manner::Inline, work).of(claim);
+        let driven = Driven::new(&shared, Manner::Inline, work).of(claim);
         let Some(granted) = driven.await? else {
             return Ok(None);
         };
