@@ -5,7 +5,7 @@ use crate::driven::{Driven, Manner};
 use crate::hold::{Hold, Releasing, finish_release};
 use crate::ledger::Errand;
 use crate::options::check_ttl;
-use crate::{ClaimId, Error, ErrorKind, Evidence, FencingToken, LockMonitor, LockName, LossReason, Result};
+use crate::{ClaimId, Error, ErrorKind, Evidence, FencingToken, LockMonitor, LockName, LossReason, Moment, Result};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -32,9 +32,9 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    pub(crate) fn new(hold: Arc<Hold>, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(hold: Arc<Hold>, shared: Arc<Shared>, now: Moment) -> Self {
         let monitor = LockMonitor { validity: hold.validity.clone(), token: hold.token };
-        hold.schedule();
+        hold.schedule(now);
         Self { hold: Some(hold), monitor, shared }
     }
 

@@ -52,7 +52,8 @@ pub(crate) struct Context {
 }
 
 impl Hold {
-    pub(crate) fn new(won: Won, options: &AcquireOptions, context: Arc<Context>) -> Arc<Self> {
+    /// What was won, held from `now` on.
+    pub(crate) fn new(won: Won, options: &AcquireOptions, context: Arc<Context>, now: Moment) -> Arc<Self> {
         let (grant, own, tenure) = won.into_parts();
         let terms = HoldTerms {
             observer: Arc::clone(&context.observer),
@@ -60,7 +61,7 @@ impl Hold {
             renews: options.auto_renew,
             jumped: Arc::clone(&context.schedule.jumped),
         };
-        let validity = Validity::new(&grant, own, options.max_hold, terms);
+        let validity = Validity::new(&grant, own, options.max_hold, terms, now);
         let counted = context.observer.held();
         Arc::new(Self {
             validity,
@@ -125,8 +126,8 @@ impl Hold {
     }
 
     /// Enters the hold in the schedule, or moves it to where it is due now.
-    pub(crate) fn schedule(self: &Arc<Self>) {
-        match self.next_look() {
+    pub(crate) fn schedule(self: &Arc<Self>, now: Moment) {
+        match self.next_look(now) {
             Some(when) => self.context.schedule.put(self, when),
             None => self.retire(),
         }
@@ -135,13 +136,13 @@ impl Hold {
     /// Does what is due, and says when to look again; `None` once the hold has ended.
     pub(crate) fn look(self: &Arc<Self>) -> Option<Moment> {
         let now = self.claim().now();
-        if self.validity.is_held() {
+        if self.validity.deadline_at(now).is_some() {
             self.warn_if_due(now);
             if self.guard_due().is_some_and(|due| due <= now) && !self.guarded.swap(true, Ordering::SeqCst) {
                 tokio::spawn(crate::guardian::guard(Arc::clone(self)));
             }
         }
-        self.next_look()
+        self.next_look(now)
     }
 
     /// When the guardian is to start; `None` if there is to be none, or there is one.
@@ -156,9 +157,9 @@ impl Hold {
         }
     }
 
-    fn next_look(&self) -> Option<Moment> {
-        let deadline = self.validity.deadline()?;
-        [Some(deadline), self.half_over(), self.lease_nearly_over(), self.guard_due()].into_iter().flatten().min()
+    fn next_look(&self, now: Moment) -> Option<Moment> {
+        let deadline = self.validity.deadline_at(now)?;
+        [Some(deadline), self.half_over(), self.lease_nearly_over(now), self.guard_due()].into_iter().flatten().min()
     }
 
     /// When half of the longest hold is over, unless that was warned about.
@@ -168,17 +169,18 @@ impl Hold {
     }
 
     /// When four fifths of a fixed lease are over, unless that was warned about.
-    fn lease_nearly_over(&self) -> Option<Moment> {
+    fn lease_nearly_over(&self, now: Moment) -> Option<Moment> {
         if self.validity.renews() || self.warned_lease.load(Ordering::SeqCst) {
             return None;
         }
-        self.validity.nearly_over()
+        self.validity.nearly_over(now)
     }
 
     fn warn_if_due(&self, now: Moment) {
-        for (due, warned, limit) in
-            [(self.half_over(), &self.warned_half, "max_hold"), (self.lease_nearly_over(), &self.warned_lease, "ttl")]
-        {
+        for (due, warned, limit) in [
+            (self.half_over(), &self.warned_half, "max_hold"),
+            (self.lease_nearly_over(now), &self.warned_lease, "ttl"),
+        ] {
             if due.is_some_and(|due| due <= now) && !warned.swap(true, Ordering::SeqCst) {
                 self.context.observer.long_hold(self.validity.told(), limit);
             }
@@ -261,7 +263,7 @@ impl Releasing {
     /// Why the hold was lost, if it was.
     pub(crate) fn begin(hold: Arc<Hold>) -> Result<Self, LossReason> {
         let began = hold.claim().now();
-        if let Err(reason) = hold.validity.begin_release() {
+        if let Err(reason) = hold.validity.begin_release(began) {
             hold.retire();
             return Err(reason);
         }

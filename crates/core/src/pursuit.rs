@@ -202,8 +202,8 @@ pub(crate) fn take(shared: &Arc<Shared>, mut granted: Granted, wish: &Wish) -> O
     let claim = won.own();
     let told = Told::at_once(claim, won.grant.token);
     shared.context.observer.granted(told, won.grant.ttl, now.since(wish.started), now);
-    let hold = Hold::new(won, &wish.options, Arc::clone(&shared.context));
-    Some(LockGuard::new(hold, Arc::clone(shared)))
+    let hold = Hold::new(won, &wish.options, Arc::clone(&shared.context), now);
+    Some(LockGuard::new(hold, Arc::clone(shared), now))
 }
 
 /// A grant with less than a tenth of its ttl left `now` is not worth handing out.
