@@ -2,7 +2,7 @@
 
 use crate::cohort::{Passing, Tenure, Won};
 use crate::ledger::{Errand, Ledger, OpenEntry};
-use crate::observe::{Counted, Observer};
+use crate::observe::{Counted, GivenBack, Observer};
 use crate::schedule::{Schedule, Slot};
 use crate::sync::lock;
 use crate::validity::{Drift, HoldTerms};
@@ -10,8 +10,11 @@ use crate::{
     AcquireOptions, Claim, Ended, Error, ErrorKind, Evidence, FencingToken, Grant, Lease, LockName, LossReason, Moment,
     Result, Validity,
 };
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::RwLock;
 
@@ -281,14 +284,17 @@ impl Releasing {
         self.hold.retire();
     }
 
-    fn took(&self) -> Duration {
-        self.hold.claim().now().since(self.began)
+    /// As events tell of it.
+    fn told(&self) -> GivenBack<'_> {
+        let (validity, began) = (&self.hold.validity, self.began);
+        let held = began.since(validity.since());
+        GivenBack { claim: validity.own_claim(), token: self.hold.token, held, began }
     }
 
     /// Nobody knows whether it was released: it is undone by id, in the background.
     fn unknown(&mut self) {
         self.finish(Ended::Released);
-        self.hold.context.observer.release_unknown(self.hold.validity.told(), self.took());
+        self.hold.context.observer.release_unknown(self.told());
         self.hold.context.ledger.undo(self.hold.claim().clone());
     }
 }
@@ -301,29 +307,45 @@ impl Drop for Releasing {
     }
 }
 
+/// What comes of `work`, or none if it takes longer than `limit`. What is done at once has no timer made for it.
+async fn within<F: Future>(limit: Duration, work: F) -> Option<F::Output> {
+    let (mut work, mut timer) = (pin!(work), pin!(None));
+    poll_fn(|cx| {
+        if let Poll::Ready(outcome) = work.as_mut().poll(cx) {
+            return Poll::Ready(Some(outcome));
+        }
+        if timer.is_none() {
+            timer.set(Some(tokio::time::sleep(limit)));
+        }
+        timer.as_mut().as_pin_mut().map_or(Poll::Pending, |timer| timer.poll(cx).map(|()| None))
+    })
+    .await
+}
+
 /// Releases at the server, after the guardian is joined; or passes the lease on to who waits for it here.
 pub(crate) async fn finish_release(mut releasing: Releasing) -> Result<()> {
     let hold = Arc::clone(&releasing.hold);
-    let lease = hold.lease.write().await.take();
+    // At once where nobody uses it, which is nearly always.
+    let lease = if let Ok(mut slot) = hold.lease.try_write() { slot.take() } else { hold.lease.write().await.take() };
     let outcome = match lease.map(|lease| hold.passes(lease)) {
         Some(Ok(passing)) => {
             // This hold is over before the next can be seen.
             releasing.finish(Ended::Released);
-            hold.context.observer.released(hold.validity.told(), releasing.took());
+            hold.context.observer.released(releasing.told());
             passing.hand_over(&hold.context.ledger);
             return Ok(());
         }
-        Some(Err(lease)) => tokio::time::timeout(RELEASE, lease.release()).await,
-        None => Ok(Err(hold.lost(LossReason::Revoked))),
+        Some(Err(lease)) => within(RELEASE, lease.release()).await,
+        None => Some(Err(hold.lost(LossReason::Revoked))),
     };
     let claim = hold.claim();
     let result = match outcome {
-        Ok(Ok(())) => {
+        Some(Ok(())) => {
             releasing.finish(Ended::Released);
-            hold.context.observer.released(hold.validity.told(), releasing.took());
+            hold.context.observer.released(releasing.told());
             Ok(())
         }
-        Ok(Err(e)) if e.kind() == ErrorKind::Lost => {
+        Some(Err(e)) if e.kind() == ErrorKind::Lost => {
             releasing.finish(Ended::Lost(LossReason::Revoked));
             hold.context.observer.stale_release(hold.validity.told(), LossReason::Revoked);
             Err(e)
@@ -333,7 +355,7 @@ pub(crate) async fn finish_release(mut releasing: Releasing) -> Result<()> {
             let message = "not known to be released; retried in the background until the lease must have ended";
             let e = Error::new(ErrorKind::Unavailable, message);
             Err(match unknown {
-                Ok(Err(cause)) => e.with_source(cause),
+                Some(Err(cause)) => e.with_source(cause),
                 _ => e,
             })
         }

@@ -6,7 +6,7 @@ use crate::cohort::{Place, Won, hand_on};
 use crate::driven::{Driven, Manner};
 use crate::hold::Hold;
 use crate::ledger::{Boxed, Errand, Ledger, WeakLedger};
-use crate::observe::{Counted, Told};
+use crate::observe::Counted;
 use crate::rescue::{Lapses, Over};
 use crate::sync::lock;
 use crate::validity::{deadline, millis};
@@ -200,8 +200,7 @@ pub(crate) fn take(shared: &Arc<Shared>, mut granted: Granted, wish: &Wish) -> O
     let now = shared.clock.now();
     let won = granted.won.take_if(|won| is_fresh(&won.grant, now, shared))?;
     let claim = won.own();
-    let told = Told::at_once(claim, won.grant.token);
-    shared.context.observer.granted(told, won.grant.ttl, now.since(wish.started), now);
+    shared.context.observer.granted((claim, won.grant.token), won.grant.ttl, now.since(wish.started), now);
     let hold = Hold::new(won, &wish.options, Arc::clone(&shared.context), now);
     Some(LockGuard::new(hold, Arc::clone(shared), now))
 }
