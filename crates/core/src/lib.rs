@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod advice;
+mod by_id;
 mod catalogue;
 mod claim;
 mod client;

@@ -81,14 +81,15 @@ impl Table {
             }
             return Answer::Contended { expires_in: free_at.since(now), holder };
         }
-        Answer::Granted(self.grant(&claim.detached(), now))
+        Answer::Granted(self.grant(claim.detached(), now))
     }
 
-    fn grant(&mut self, claim: &Claim, now: Moment) -> FencingToken {
+    fn grant(&mut self, claim: Claim, now: Moment) -> FencingToken {
         self.last_token += 1 + u64::from(claim.reserve());
         let token = FencingToken::new(self.last_token);
-        let held = Held { claim: claim.clone(), token, since: now, expires: now.plus(claim.server_ttl()) };
         let entry = self.locks.entry(claim.name().clone()).or_default();
+        let expires = now.plus(claim.server_ttl());
+        let held = Held { claim, token, since: now, expires };
         (entry.held, entry.closed_until) = (Some(held), None);
         token
     }
@@ -110,7 +111,7 @@ impl Table {
         while let Some(next) = entry.queue.pop_front() {
             if now.since(next.heard) < WAITER_LEASE {
                 next.wake.notify_one();
-                self.grant(&next.claim, now);
+                self.grant(next.claim, now);
                 return;
             }
         }
@@ -187,7 +188,7 @@ impl Table {
         if let Some(held) = self.locks.get_mut(thief.name()).and_then(|entry| entry.held.take()) {
             self.voids.bury(held.claim.id(), held.claim.server_ttl(), now);
         }
-        self.grant(thief, now)
+        self.grant(thief.clone(), now)
     }
 
     pub(super) fn inspect(&mut self, name: &LockName, now: Moment) -> Option<HolderInfo> {
