@@ -203,6 +203,16 @@ struct Family {
     driven: Mutex<Option<Weak<dyn Moves>>>,
 }
 
+/// In the place of a client, for claims that are kept for what they say alone.
+#[derive(Default)]
+pub(crate) struct Nobody(Arc<Family>);
+
+impl fmt::Debug for Nobody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Nobody")
+    }
+}
+
 impl Claim {
     fn with_family(terms: Terms, family: Arc<Family>) -> Result<Self> {
         let longest = AtomicU64::new(nanos(terms.ttl.saturating_add(terms.lock_delay)));
@@ -411,8 +421,8 @@ impl Claim {
     }
 
     /// The same claim without its client, for a server in this process to keep.
-    pub(crate) fn detached(&self) -> Self {
-        Self { attempt: Arc::clone(&self.attempt), family: Arc::default() }
+    pub(crate) fn detached(&self, nobody: &Nobody) -> Self {
+        Self { attempt: Arc::clone(&self.attempt), family: Arc::clone(&nobody.0) }
     }
 
     /// Notes that a server was asked to keep the hold for `server_ttl`.

@@ -114,10 +114,12 @@ impl Polling {
         let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
         let mut distance = Backoff::new(Duration::from_millis(1), Duration::from_millis(30));
         let mut ear = None;
-        let until = Instant::now() + SAFETY;
-        // Asked again each time: it may have been told of a hold before the one that is there now.
-        while held_here && tokio::time::timeout_at(until, place.calls.freed.notified()).await.is_ok() {
-            held_here = place.held_here();
+        if held_here {
+            let until = Instant::now() + SAFETY;
+            // Asked again each time: it may have been told of a hold before the one that is there now.
+            while held_here && tokio::time::timeout_at(until, place.calls.freed.notified()).await.is_ok() {
+                held_here = place.held_here();
+            }
         }
         loop {
             let begun = Instant::now();
