@@ -176,7 +176,7 @@ pub(crate) fn check_delay(delay: Duration) -> Result<Duration> {
 }
 
 fn whole_millis(d: Duration) -> Duration {
-    if d.subsec_nanos() % 1_000_000 == 0 {
+    if d.subsec_nanos().is_multiple_of(1_000_000) {
         return d;
     }
     let nanos = d.subsec_nanos().next_multiple_of(1_000_000);
