@@ -176,8 +176,11 @@ pub(crate) fn check_delay(delay: Duration) -> Result<Duration> {
 }
 
 fn whole_millis(d: Duration) -> Duration {
-    let millis = d.as_nanos().div_ceil(1_000_000);
-    u64::try_from(millis).map_or(Duration::MAX, Duration::from_millis)
+    if d.subsec_nanos().is_multiple_of(1_000_000) {
+        return d;
+    }
+    let nanos = d.subsec_nanos().next_multiple_of(1_000_000);
+    Duration::from_secs(d.as_secs()).saturating_add(Duration::from_nanos(nanos.into()))
 }
 
 fn invalid(message: String) -> Error {

@@ -3,7 +3,6 @@
 use super::failure::failure;
 use crate::failure::Failure;
 use crate::pool::Sends;
-use async_trait::async_trait;
 use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlQueryResult, MySqlRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, MySql, SqlSafeStr as _};
@@ -80,7 +79,6 @@ impl<'v> Ready<'_, 'v> {
     }
 }
 
-#[async_trait]
 impl Sends<MySqlConnection> for Ready<'_, '_> {
     type Answer = MySqlQueryResult;
 
@@ -89,7 +87,6 @@ impl Sends<MySqlConnection> for Ready<'_, '_> {
     }
 }
 
-#[async_trait]
 impl Sends<MySqlConnection> for Asks<'_, '_> {
     type Answer = Vec<MySqlRow>;
 
