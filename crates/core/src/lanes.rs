@@ -7,7 +7,7 @@ use crate::{Claim, ClaimId, LockName, Obstacle};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use waiters::Waiters;
 
 /// One lane a name that somebody in this client waits for or holds; none for others.
@@ -139,7 +139,7 @@ pub(crate) struct Waiter {
     lanes: Lanes,
     name: LockName,
     id: ClaimId,
-    /// It had the turn from the start, and whether this client held the name then.
+    /// It came to an empty lane, so that the turn is its own, and whether this client held the name then.
     leads: Option<bool>,
     pub(crate) calls: Arc<Calls>,
 }
@@ -150,12 +150,16 @@ impl Waiter {
         lock(&self.lanes.0).get(&self.name).is_some_and(|lane| lane.holds > 0)
     }
 
-    /// It is this one's turn to talk to the server. Whether this client itself holds the name.
-    pub(crate) fn lead(&self) -> bool {
-        self.leads.unwrap_or_else(|| {
-            self.lanes.change_queue(&self.name, |queue| queue.head = Some(self.id));
-            self.held_here()
-        })
+    /// Waits for the turn to talk to the server, and tells whether this client itself holds the name then. `None` never
+    /// comes: nobody closes the queue.
+    pub(crate) async fn turn(&self) -> Option<(SemaphorePermit<'_>, bool)> {
+        // Whoever came after it may have been the first to ask.
+        if let (Some(held_here), Ok(turn)) = (self.leads, self.calls.turn.try_acquire()) {
+            return Some((turn, held_here));
+        }
+        let turn = self.calls.turn.acquire().await.ok()?;
+        self.lanes.change_queue(&self.name, |queue| queue.head = Some(self.id));
+        Some((turn, self.held_here()))
     }
 
     /// Tells everyone in the lane what its head met, since only the head asks the server.

@@ -107,10 +107,9 @@ impl Polling {
         T: Tries + ?Sized,
     {
         let place = self.lanes.join(claim);
-        let Ok(_turn) = place.calls.turn.acquire().await else {
+        let Some((_turn, mut held_here)) = place.turn().await else {
             return Err(Error::new(ErrorKind::Engine, "the local queue is closed"));
         };
-        let mut held_here = place.lead();
         let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
         let mut distance = Backoff::new(Duration::from_millis(1), Duration::from_millis(30));
         let mut ear = None;
