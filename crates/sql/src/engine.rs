@@ -126,27 +126,24 @@ impl SqlLock {
     }
 
     /// One statement sent, where nothing is in the way. One that met a holder at the server before `looks` first, so
-    /// that waiters write nothing and do not queue to write.
+    /// that waiters write nothing and do not queue to write, unless the table does both in one.
     async fn attempt(&self, claim: &Claim, waits: bool, mut looks: bool) -> Result<Attempt> {
-        let mut looked = false;
+        looks &= !(waits && self.table.looks_as_it_acquires());
         for _ in 0..TRIES {
             if std::mem::take(&mut looks) {
-                looked = true;
-                match self.table.look(claim, waits).await? {
+                match self.table.look(claim).await? {
                     Outcome::Held(attempt) => return Ok(attempt),
                     Outcome::Dead { .. } => return Err(abandoned()),
                     Outcome::Open | Outcome::Granted(..) => {}
                 }
             }
-            match self.table.acquire(claim).await? {
+            match self.table.acquire(claim, waits).await? {
                 Outcome::Granted(sent_at, token) => {
                     let hold = self.polling.hold(claim.name());
                     let lease = SqlLease::new(Arc::clone(&self.table), claim.clone(), token, hold);
                     let grant = Grant::new(claim, lease, sent_at, token).with_reserved(claim.reserve());
                     return Ok(Attempt::Granted(grant));
                 }
-                // Who came in between was not looked at, and would tell nobody here of its release.
-                Outcome::Held(_) if waits && looked => looks = true,
                 Outcome::Held(attempt) => return Ok(attempt),
                 Outcome::Dead { .. } => return Err(abandoned()),
                 Outcome::Open => {}
@@ -157,7 +154,7 @@ impl SqlLock {
 
     /// Whether the claim died of its own request that nobody saw answered, and not by an undo.
     async fn outlived_its_request(&self, claim: &Claim) -> bool {
-        claim.is_unanswered() && matches!(self.table.look(claim, false).await, Ok(Outcome::Dead { voided: false }))
+        claim.is_unanswered() && matches!(self.table.look(claim).await, Ok(Outcome::Dead { voided: false }))
     }
 }
 

@@ -25,12 +25,18 @@ pub(crate) trait LockTable: fmt::Debug + Send + Sync + 'static {
     /// One ear for all waiters, where the database has any.
     fn hints(&self) -> Option<&dyn Hints>;
 
-    /// Takes the lock if it may be taken, and else tells what was in the way.
-    async fn acquire(&self, claim: &Claim) -> Result<Outcome>;
+    /// Takes the lock if it may be taken, and else tells what was in the way. `waits` if whoever asks will wait: where it
+    /// [looks as it acquires](Self::looks_as_it_acquires), the table sees to it that a release is told.
+    async fn acquire(&self, claim: &Claim, waits: bool) -> Result<Outcome>;
 
-    /// Tells what is in the way, taking nothing. `waits` if whoever asks will
-    /// wait: then the table sees to it that a release is told.
-    async fn look(&self, claim: &Claim, waits: bool) -> Result<Outcome>;
+    /// Whether one who waits need not look first: the statement that acquires leaves alone what is held, and nobody
+    /// queues to write. Else it is looked first, and acquired what is open.
+    fn looks_as_it_acquires(&self) -> bool {
+        false
+    }
+
+    /// Tells what is in the way, taking nothing.
+    async fn look(&self, claim: &Claim) -> Result<Outcome>;
 
     /// Counts the ttl anew, if the claim holds the lock; at once, or with other renewals.
     async fn renew(&self, claim: &Claim, server_ttl: Duration, at_once: bool) -> Result<bool>;

@@ -52,9 +52,9 @@ pub(crate) struct Store {
 }
 
 pub(super) struct Statements {
-    acquire: Statement,
+    acquire: Acquires,
     /// The same where tokens are reserved: `$10` besides the holder's, and the row has the last of them.
-    reserve: Statement,
+    reserve: Acquires,
     look: Statement,
     free: Statement,
     force: Statement,
@@ -69,6 +69,12 @@ pub(super) struct Statements {
     lock: Statement,
 }
 
+/// An acquire that waits for nobody, and one that will wait.
+struct Acquires {
+    tries: Statement,
+    waits: Statement,
+}
+
 impl Store {
     pub(crate) async fn open(config: PostgresConfig) -> Result<Arc<Self>> {
         let (opening, first, second) = Opening::first(config).await?;
@@ -78,9 +84,15 @@ impl Store {
         let renewals = Renewals::new(Renewer::new(Pool::new(Arc::clone(&opening), 1, Some(second), limit)));
         let commands = Pool::new(Arc::clone(&opening), server.connections, Some(first), limit);
         let sql = |text: &str| opening.schema.statement(text);
+        let acquires = |reserve: &str| {
+            let acquire = include_str!("sql/acquire.sql").replace("{reserve}", reserve);
+            let then = |rest: &str| sql(&acquire.replace("{then}", rest));
+            let (tries, waits) = (include_str!("sql/tries.sql"), include_str!("sql/waits.sql"));
+            Acquires { tries: then(&format!("\n{tries}")), waits: then(waits) }
+        };
         let statements = Statements {
-            acquire: sql(&include_str!("sql/acquire.sql").replace("{reserve}", "")),
-            reserve: sql(&include_str!("sql/acquire.sql").replace("{reserve}", " + $10")),
+            acquire: acquires(""),
+            reserve: acquires(" + $10"),
             look: sql(include_str!("sql/look.sql")),
             free: sql(include_str!("sql/free.sql")),
             force: sql(include_str!("sql/force.sql")),
@@ -175,7 +187,11 @@ impl LockTable for Store {
         self.ears.as_deref().map(|ears| ears as &dyn Hints)
     }
 
-    async fn acquire(&self, claim: &Claim) -> Result<Outcome> {
+    fn looks_as_it_acquires(&self) -> bool {
+        true
+    }
+
+    async fn acquire(&self, claim: &Claim, waits: bool) -> Result<Outcome> {
         let id = claim.id().to_bytes();
         let mut values = vec![
             Value::Bytes(claim.name().as_str().as_bytes()),
@@ -188,11 +204,13 @@ impl LockTable for Store {
             Value::Text(Some(&self.wait)),
             Value::Number(in_micros(claim.lock_delay())),
         ];
-        let mut statement = &self.statements.acquire;
+        let mut acquires = &self.statements.acquire;
         if claim.reserve() > 0 {
             values.push(Value::Number(claim.reserve().into()));
-            statement = &self.statements.reserve;
+            acquires = &self.statements.reserve;
         }
+        let told = waits && self.ears.is_some();
+        let statement = if told { &acquires.waits } else { &acquires.tries };
         let ready = self.opening.ready(statement, values);
         let seat = self.commands.seat().await?;
         let sent_at = claim.now();
@@ -204,11 +222,10 @@ impl LockTable for Store {
         }
     }
 
-    async fn look(&self, claim: &Claim, waits: bool) -> Result<Outcome> {
+    async fn look(&self, claim: &Claim) -> Result<Outcome> {
         let id = claim.id().to_bytes();
         let name = claim.name().as_str().as_bytes();
-        let told = waits && self.ears.is_some();
-        let values = vec![Value::Bytes(name), Value::Bytes(&id), Value::Flag(told)];
+        let values = vec![Value::Bytes(name), Value::Bytes(&id)];
         let rows = self.rows("look", &self.statements.look, values).await?;
         outcome(&rows, claim, claim.now()).map_err(|e| failure(e).at("postgres", "look").into())
     }
