@@ -168,7 +168,9 @@ struct Waiter<'e> {
 #[async_trait]
 impl Tries for Waiter<'_> {
     async fn try_once(&self, claim: &Claim) -> Result<Attempt> {
-        let outcome = self.engine.attempt(claim, true, self.was_turned_away.load(Ordering::Relaxed)).await;
+        // The first asks for nothing to be told, since it is asked again once there is somebody who listens.
+        let again = self.was_turned_away.load(Ordering::Relaxed);
+        let outcome = self.engine.attempt(claim, again, again).await;
         if let Ok(Attempt::Contended { .. }) = outcome {
             self.was_turned_away.store(true, Ordering::Relaxed);
         }
