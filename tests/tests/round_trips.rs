@@ -124,6 +124,7 @@ async fn redlock() {
     let url = format!("redlock://{}?request_timeout=1s", wired.join(","));
     let config = RedlockConfig::from_url(&EngineUrl::parse(&url).unwrap()).unwrap();
     RedlockOperator::new(config).unwrap().init(0).await.unwrap();
+    // Whoever is told acquires, and that is two: the second round is for the token.
     at_most("redlock", &trips("redlock", &url).await, 2.0, 1.0, Some(3.0));
 }
 
