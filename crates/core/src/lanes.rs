@@ -153,9 +153,9 @@ impl Waiter {
     /// Waits for the turn to talk to the server, and tells whether this client itself holds the name then. `None` never
     /// comes: nobody closes the queue.
     pub(crate) async fn turn(&self) -> Option<(SemaphorePermit<'_>, bool)> {
-        // Whoever came after it may have been the first to ask.
+        // Whoever came after it may have been the first to ask, and have heard of a release since.
         if let (Some(held_here), Ok(turn)) = (self.leads, self.calls.turn.try_acquire()) {
-            return Some((turn, held_here));
+            return Some((turn, held_here && self.held_here()));
         }
         let turn = self.calls.turn.acquire().await.ok()?;
         self.lanes.change_queue(&self.name, |queue| queue.head = Some(self.id));
@@ -202,5 +202,30 @@ impl Drop for LocalHold {
 impl fmt::Debug for LocalHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("LocalHold").field(&self.name).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LockName, Terms};
+    use std::time::Duration;
+
+    /// Whoever was quicker has heard of the release in its stead, and has gone without the lock.
+    #[tokio::test]
+    async fn who_came_first_and_was_overtaken_waits_for_no_hold_that_is_over() {
+        let (name, lanes) = (LockName::new("a").unwrap(), Lanes::default());
+        let claim = || Terms::new(name.clone(), Duration::from_secs(1)).mint().unwrap();
+        let hold = lanes.hold(&name);
+        let first = lanes.join(&claim());
+        let second = lanes.join(&claim());
+        let (turn, held_here) = second.turn().await.unwrap();
+        assert!(held_here);
+        drop(hold);
+        second.calls.freed.notified().await;
+        drop(turn);
+        drop(second);
+        let (_turn, held_here) = first.turn().await.unwrap();
+        assert!(!held_here);
     }
 }
