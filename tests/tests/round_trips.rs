@@ -175,7 +175,8 @@ async fn redlock() {
         wired.push(wire(node.parse().unwrap()).await.to_string());
     }
     let url = format!("redlock://{}?request_timeout=1s", wired.join(","));
-    let config = RedlockConfig::from_url(&EngineUrl::parse(&url).unwrap()).unwrap();
+    let near = EngineUrl::parse(&format!("redlock://{}", nodes.addresses())).unwrap();
+    let config = RedlockConfig::from_url(&near).unwrap();
     RedlockOperator::new(config).unwrap().init(0).await.unwrap();
     // Whoever is told acquires, and that is two: the second round is for the token.
     at_most("redlock", &url, Most { cold: 2.0, new: 2.0, acquire: 2.0, handover: Some(3.0) }).await;
