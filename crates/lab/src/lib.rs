@@ -18,6 +18,7 @@ mod redis;
 mod redis_cluster;
 mod redis_sentinel;
 mod redlock;
+mod remains;
 mod template;
 mod zookeeper;
 
