@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p fencelock-redis --bench server`; it takes ten seconds and starts its own server.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs, reason = "a benchmark")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, missing_docs, reason = "a benchmark")]
 
 use fencelock_lab::Redis;
 use redis::{Cmd, Connection, Pipeline, Script, cmd};
