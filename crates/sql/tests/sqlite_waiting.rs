@@ -39,22 +39,19 @@ async fn a_busy_file_does_not_make_waiters_spin() {
     let (holder, other) = (file.client().await, file.client().await);
     let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
     let (mut held, mut waiting) = (Vec::new(), Vec::new());
-    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    for name in names {
+    let names: Vec<_> = (0..32).map(|at| format!("held/{at}")).collect();
+    for name in &names {
         held.push(holder.acquire(name).await.unwrap());
     }
     let before = threads();
     for name in names {
         let waiter = other.clone();
-        waiting.push(tokio::spawn(async move { waiter.acquire(name).await }));
+        waiting.push(tokio::spawn(async move { waiter.acquire(&name).await }));
     }
-    // Other tests of this program start threads meanwhile, and end them.
-    let mut fewest = usize::MAX;
-    for _ in 0..30 {
-        tokio::time::sleep(ms(20)).await;
-        fewest = fewest.min(threads());
-    }
-    assert!(fewest <= before + 1, "one thread for all who wait: {fewest}, and {before} before");
+    tokio::time::sleep(ms(300)).await;
+    // Some threads are other tests' of this program.
+    let grown = threads().saturating_sub(before);
+    assert!(grown < 16, "one thread for all 32 who wait: {grown} more");
     for _ in 0..50 {
         holder.acquire("z").await.unwrap().release().await.unwrap();
     }
