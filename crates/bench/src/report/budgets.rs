@@ -60,6 +60,8 @@ pub(super) fn budgets(rows: &[Row]) -> Vec<Budget> {
         }
         add("a held lock in the client, bytes", value(names::MEMORY), Some(2_048.0), false);
         add("10,000 held locks, % of a core", value(names::CPU), Some(2.0), false);
+        add("lost() told, ms after the deadline", value(names::LATE), Some(5.0), false);
+        add("is_held() at the deadline, wrong answers", value(names::ASKED), Some(0.0), false);
     }
     all
 }
@@ -123,6 +125,16 @@ mod tests {
         for (evenness, told) in [(0.02, 0), (0.9, 1)] {
             rows[1].evenness = Some(evenness);
             assert_eq!(budgets(&rows).len(), told);
+        }
+    }
+
+    #[test]
+    fn a_loss_is_told_in_time_and_no_answer_is_wrong() {
+        let mut rows = [row(names::LATE, "ours", 0.0, None), row(names::ASKED, "ours", 0.0, None)];
+        for (late, wrong, met) in [(4.9, 0.0, [true, true]), (5.1, 1.0, [false, false])] {
+            (rows[0].value, rows[1].value) = (Some(late), Some(wrong));
+            let all: Vec<_> = budgets(&rows).iter().map(Budget::is_met).collect();
+            assert_eq!(all, met);
         }
     }
 
