@@ -18,10 +18,11 @@
 //! - `tally`, of the claim's own parts: one that this attempt brought along is nobody's before a majority has
 //!   noted it, and is replaced at once. Another is that of an earlier attempt, under which the claim may hold,
 //!   so all are heard first.
-//! - `tally`, of another's parts: on a majority they are a hold or will be one, token or not. On a minority they are taken
-//!   for a hold, where a silent node may have the rest, if they are still there at the next try.
+//! - `tally`, of another's parts: on a majority, one of them with a number, they are a hold or are about to be one. On a
+//!   minority, where a silent node may have the rest, they are taken for a hold if they are still there at the next
+//!   try: an attempt that failed is undone by then.
 //! - `holders`, and so inspect and list: it takes a majority of the parts; the token may be one that is replaced
-//!   a moment later. Whoever releases by it means the claim that has it.
+//!   a moment later. Whoever releases by it means the claim that has it, and the nodes compare its id.
 //! - `force.lua`: says what it has ended. It raises the counter too: an attempt of which it ended a part
 //!   before another part was there does not get its token in one round, and the second asks again what it holds.
 //! - `renew.lua`: a smaller number of the same claim is one that was replaced, and counts as none. The token itself
