@@ -198,16 +198,16 @@ async fn the_number_of_a_dropped_attempt_is_not_proposed_again() {
     client.acquire("a").await.unwrap().release().await.unwrap();
     let mut dropped = 0;
     for round in 0..60 {
-        // One has it, the others not yet, when the future is dropped.
-        for (at, proxy) in proxies.iter().enumerate() {
-            let slow = Mood::DelayRequests(Duration::from_millis(12));
-            proxy.set(if at == round % 3 { Mood::Honest } else { slow });
-        }
-        let limit = Duration::from_micros(fastrand::u64(0..30_000));
+        // One has it, and to the others it is still on its way when the future is dropped; there it never comes.
+        let others = || proxies.iter().enumerate().filter(|(at, _)| *at != round % 3).map(|(_, proxy)| proxy);
+        others().for_each(|proxy| proxy.set(Mood::DelayRequests(Duration::from_millis(600))));
+        let limit = Duration::from_micros(fastrand::u64(0..6_000));
         match tokio::time::timeout(limit, client.named("a").ttl(TTL).acquire()).await {
             Ok(guard) => guard.unwrap().release().await.unwrap(),
             Err(_) => dropped += 1,
         }
+        others().for_each(|proxy| proxy.set(Mood::Refuse));
+        others().for_each(|proxy| proxy.set(Mood::Honest));
         until("it is undone", SLACK, || client.pending() == 0).await;
         nothing_left(&nodes).await;
         let before = [0, 1, 2].map(|at| counter(&nodes, at, "a")).into_iter().max().unwrap();
