@@ -1,7 +1,11 @@
 -- Ends whoever's hold of this node's part of the lock, unless the key is another program's.
--- KEYS: lock.  ARGV: channel, the id that no claim has, the id of the one claim that is meant or ''.
+-- KEYS: lock, fence.  ARGV: channel, the id that no claim has, the id of the one claim that is meant or ''.
 -- A hold that asked for a lock delay leaves the lock closed under that id: for the delay, or what was left.
 -- Answers {1, id, token or ''} if it was held, {0} if not or not by that claim, {-1} if the key is not ours.
+-- An acquire may have been here already, and not yet be where this was: with the counter raised the number that
+-- it carries is refused there, so it asks again whether its parts are still its own, before it is a hold.
+local counter = redis.call('get', KEYS[2])
+if counter then redis.call('set', KEYS[2], string.format('%.0f', tonumber(counter) + 1)) end
 if redis.call('exists', KEYS[1]) == 0 then return {0} end
 local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'delay')
 if held.err or not held[1] then return {-1} end
