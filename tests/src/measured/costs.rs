@@ -7,6 +7,9 @@ use std::fmt::Write;
 
 const CASES: [&str; 5] = ["one task", "64 tasks", "8 tasks, one name", "8 processes, one name", "try on a held lock"];
 
+/// Where the smallest share of a lock is less, as a part of the largest, most grants go to whoever has just released it.
+const HANDS_OVER: f64 = 0.5;
+
 pub(super) fn text(bench: &Bench) -> Result<String> {
     let ours = bench.row("one task", "redis", "ours").ok_or("Redis was not measured")?;
     let mut text = wrapped(&format!(
@@ -58,7 +61,7 @@ fn ratios(bench: &Bench, text: &mut String) -> Result<()> {
 
 /// Who takes the lock again at once, before the others ask, hands nothing over.
 fn hogs(case: &str, row: &Row) -> bool {
-    case.contains("one name") && row.evenness.is_some_and(|evenness| evenness < 0.1)
+    case.contains("one name") && row.evenness.is_some_and(|evenness| evenness < HANDS_OVER)
 }
 
 /// Whether a grant between processes is mostly a handover, so that its commands are those of one.
@@ -115,8 +118,9 @@ fn peers(bench: &Bench, text: &mut String) -> Result<()> {
     let beside = "Beside what one would take instead, on the same server, by our rate as a multiple of *its*: below 1 it is \
         ahead, and the last column says what that saves. \\* is as above, at the peer.";
     write!(text, "\n{}\n\n", wrapped(beside))?;
-    writeln!(text, "| engine | beside | {} | it does without |", CASES.join(" | "))?;
-    writeln!(text, "|---|---|{}---|", "--:|".repeat(CASES.len()))?;
+    let columns: Vec<_> = CASES.into_iter().chain(["cold start"]).collect();
+    writeln!(text, "| engine | beside | {} | it does without |", columns.join(" | "))?;
+    writeln!(text, "|---|---|{}---|", "--:|".repeat(columns.len()))?;
     for engine in ENGINES {
         for peer in bench.peers.iter().filter(|peer| peer.engine == engine) {
             let cell = |case| {
@@ -124,7 +128,7 @@ fn peers(bench: &Bench, text: &mut String) -> Result<()> {
                 let ratio = ratio(bench.row(case, engine, "ours")?, theirs)?;
                 Some(format!("{ratio:.2}{}", if hogs(case, theirs) { "\\*" } else { "" }))
             };
-            let cells: Vec<_> = CASES.into_iter().map(|case| cell(case).unwrap_or_else(|| "–".to_owned())).collect();
+            let cells: Vec<_> = columns.iter().map(|case| cell(case).unwrap_or_else(|| "–".to_owned())).collect();
             writeln!(text, "| {} | `{}` | {} | {} |", title(engine), peer.who, cells.join(" | "), peer.lacks)?;
         }
     }

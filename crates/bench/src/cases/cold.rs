@@ -3,7 +3,7 @@
 use super::bench::{Bench, floor};
 use crate::contender::{connect, entrants};
 use crate::engine::Engine;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::measure::{Histogram, Round, Rounds, cpu};
 use crate::server::Place;
 use std::time::{Duration, Instant};
@@ -30,6 +30,7 @@ pub(super) async fn start(bench: &mut Bench) {
     let wanted = |who: &&str| fair || !who.starts_with("floor");
     let mut all: Vec<(String, Rounds)> =
         entrants(bench.engine).into_iter().filter(wanted).map(|who| (who.to_owned(), Rounds::default())).collect();
+    let mut failed: Vec<(String, Failure)> = Vec::new();
     let began = Instant::now();
     for round in 0..bench.plan.rounds() {
         // Where connecting takes long, three times tell as much as six.
@@ -41,10 +42,15 @@ pub(super) async fn start(bench: &mut Bench) {
                 // The first makes tables, parents and the layout's version.
                 Ok(_) if round == 0 => {}
                 Ok(done) => rounds.push(done),
-                Err(_) => {}
+                Err(why) => failed.push((who.clone(), why)),
             }
         }
     }
     all.retain(|(_, rounds)| rounds.count() > 0);
+    for (who, why) in &failed {
+        if all.iter().all(|(measured, _)| measured != who) {
+            bench.not_measured(CASE, who, why);
+        }
+    }
     bench.tell_all(CASE, &all, floor(&all));
 }

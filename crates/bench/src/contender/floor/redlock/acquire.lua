@@ -2,15 +2,14 @@
 -- KEYS: lock, fence, void.  ARGV: id, ttl in ms, holder, note, lock delay in ms, a number to propose or ''.
 -- Answers {1, counter, token or ''}, {0, counter, ms left, id, holder, token or ''},
 -- {-1} for a dead id, or {-2} where the counter is missing: such a node takes no part.
-if redis.call('exists', KEYS[3]) == 1 then return {-1} end
+local there = redis.call('exists', KEYS[1], KEYS[3]) > 0
+if there and redis.call('exists', KEYS[3]) == 1 then return {-1} end
 local counter = redis.call('get', KEYS[2])
 if not counter then return {-2} end
-local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'holder')
-if held.err or (not held[1] and redis.call('exists', KEYS[1]) == 1) then
-    return {0, counter, redis.call('pttl', KEYS[1]), '', '', ''}
-end
-if held[1] then
+if there then
+    local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'holder')
     local left = redis.call('pttl', KEYS[1])
+    if held.err or not held[1] then return {0, counter, left, '', '', ''} end
     if held[1] ~= ARGV[1] then return {0, counter, left, held[1], held[3] or '', held[2] or ''} end
     if left < tonumber(ARGV[2]) then redis.call('pexpire', KEYS[1], ARGV[2]) end
     return {1, counter, held[2] or ''}
