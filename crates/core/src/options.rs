@@ -70,7 +70,9 @@ pub struct AcquireOptions {
     /// that of whom the server served since: a [gate](crate::Gate) refuses it from when that
     /// one has entered.
     ///
-    /// The engine needs [`Capability::Cohort`](crate::Capability::Cohort). What it saves is round trips, of
+    /// The engine needs [`Capability::Cohort`](crate::Capability::Cohort): those in memory, on SQL and on Redis
+    /// have it. On etcd and `ZooKeeper` a token is the store's own count of its changes, of which none can be set
+    /// aside; on Redlock it is not built. What it saves is round trips, of
     /// which the engine in memory has none. (The idea is that
     /// of lock cohorting: Dice, Marathe and Shavit, `PPoPP` 2012.)
     pub cohort: u32,
