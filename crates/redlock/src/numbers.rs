@@ -15,7 +15,7 @@ pub(crate) const END: u64 = 1 << 53;
 pub(crate) struct Numbers(Mutex<HashMap<u32, u64>>);
 
 impl Numbers {
-    /// A node told this of its counter. One that was tampered with is not kept: it may be mended.
+    /// A node told this of its counter. The last number of all is not kept: the counter was tampered with, and may be mended.
     pub(crate) fn heard(&self, shard: u32, counter: u64) {
         if counter < END - 1 {
             let mut numbers = lock(&self.0);

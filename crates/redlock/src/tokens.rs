@@ -23,11 +23,12 @@
 //!   try: an attempt that failed is undone by then.
 //! - `holders`, and so inspect and list: it takes a majority of the parts; the token may be one that is replaced
 //!   a moment later. Whoever releases by it means the claim that has it, and the nodes compare its id.
-//! - `force.lua`: says what it has ended. It raises the counter too: an attempt of which it ended a part
-//!   before another part was there does not get its token in one round, and the second asks again what it holds.
+//! - `force.lua`: says what it has ended. It raises the counter too, far enough: an attempt of which it ended a part
+//!   before another part was there does not get its token in one round, if the release had come to where that part then is,
+//!   and the second round asks again what it holds. A part that a node's clock has ended is not asked about in one round.
 //! - `renew.lua`: a smaller number of the same claim is one that was replaced, and counts as none. The token itself
 //!   is on no majority of parts that a late copy of the acquire took after another held the lock: a
-//!   node that accepted the other's token refuses it.
+//!   node that accepted the other's token refuses it, and is not told to note it.
 //! - `confirm.lua` and `propose.lua` only ever replace it with a larger one of the same claim.
 
 use crate::ask::Answers;
@@ -73,7 +74,8 @@ impl Tokens {
     }
 
     /// Notes the hold's token where the claim holds without it: on the nodes `lacking` it, and those whose answers to the
-    /// acquire come late.
+    /// acquire come late, unless their counters were as large by then: there another may have had the lock in between, and the
+    /// token is noted once a majority has renewed it.
     pub(crate) fn note(
         self: &Arc<Self>,
         set: &Arc<Set>,
@@ -94,7 +96,8 @@ impl Tokens {
                 if let Some(counter) = vote.counter() {
                     tokens.numbers.heard(keys.shard, counter);
                 }
-                if vote.lacks(token) {
+                let is_overtaken = vote.counter().is_some_and(|counter| counter >= token.get());
+                if vote.lacks(token) && !is_overtaken {
                     set.confirm(at, &claim.id().to_string(), &keys.lock, token);
                 }
             }
@@ -156,7 +159,8 @@ impl Tokens {
 /// counter of a majority.
 ///
 /// That the claim still holds is asked again here: what it was granted before may have been
-/// taken from it meanwhile, by a forced release or a clock, and be another's by now.
+/// taken from it meanwhile, by a forced release or a clock, and be another's by now. (One round does not ask, and may be
+/// told of a majority that it no longer has; it accepts no number where the release or another's token was first.)
 async fn round(
     set: &Arc<Set>,
     id: &str,
@@ -183,7 +187,8 @@ async fn round(
                 largest = largest.max(counter);
                 unnoted.push(at);
             }
-            Ok(Reply::Unseeded) | Err(_) => {}
+            Ok(Reply::Unseeded) => {}
+            Err(_) => unnoted.push(at),
         }
         if accepted >= majority && held >= majority {
             // The hold's token is noted wherever the hold is, so that any majority of its nodes can renew it.

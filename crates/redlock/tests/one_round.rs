@@ -250,6 +250,13 @@ async fn a_forced_release_between_the_nodes_of_one_round_is_noticed() {
     let (trying, other) = (engine(&addresses).await.unwrap(), engine(&nodes.addresses()).await.unwrap());
     take(&trying, "a").await.lease.release().await.unwrap();
     nothing_left(&nodes).await;
+    // Tries in vain take its numbers ahead of the counters.
+    let held = take(&other, "a").await;
+    for _ in 0..5 {
+        assert!(matches!(trying.try_acquire(&claim("a", TTL)).await.unwrap(), Attempt::Contended { .. }));
+    }
+    held.lease.release().await.unwrap();
+    nothing_left(&nodes).await;
     proxies[1].set(Mood::DelayRequests(Duration::from_millis(500)));
     proxies[2].set(Mood::DropRequests);
     let attempt = tokio::spawn(async move { trying.try_acquire(&claim("a", TTL)).await });

@@ -1,7 +1,7 @@
 //! A cold start: connect, and the first grant.
 
 use super::bench::{Bench, floor};
-use crate::contender::{connect, entrants};
+use crate::contender::{connect, entrants, is_elsewhere};
 use crate::engine::Engine;
 use crate::failure::{Failure, Result};
 use crate::measure::{Histogram, Round, Rounds, cpu};
@@ -27,7 +27,8 @@ async fn once(place: &Place, who: &str) -> Result<Round> {
 pub(super) async fn start(bench: &mut Bench) {
     // The floors of SQL have their tables made by ours, which is no cold start of theirs.
     let fair = !matches!(bench.engine, Engine::Sqlite | Engine::Postgres | Engine::Mysql);
-    let wanted = |who: &&str| fair || !who.starts_with("floor");
+    // To start another runtime would be measured with it.
+    let wanted = |who: &&str| (fair || !who.starts_with("floor")) && !is_elsewhere(who);
     let mut all: Vec<(String, Rounds)> =
         entrants(bench.engine).into_iter().filter(wanted).map(|who| (who.to_owned(), Rounds::default())).collect();
     let mut failed: Vec<(String, Failure)> = Vec::new();
@@ -47,9 +48,11 @@ pub(super) async fn start(bench: &mut Bench) {
         }
     }
     all.retain(|(_, rounds)| rounds.count() > 0);
+    let mut told = Vec::new();
     for (who, why) in &failed {
-        if all.iter().all(|(measured, _)| measured != who) {
+        if all.iter().all(|(measured, _)| measured != who) && !told.contains(&who) {
             bench.not_measured(CASE, who, why);
+            told.push(who);
         }
     }
     bench.tell_all(CASE, &all, floor(&all));
