@@ -99,6 +99,8 @@ fn budgets(budgets: &[&Budget], text: &mut String) -> Result<()> {
         let mut limits: Vec<_> = of_it.iter().map(|budget| limit(budget)).collect();
         limits.dedup();
         let common = if let [only] = limits.as_slice() { only.as_str() } else { "of each" };
+        // The name of a method is code.
+        let what = what.replace("lost()", "`lost()`").replace("is_held()", "`is_held()`");
         write!(text, "| {what} | {common} |")?;
         for engine in &engines {
             let Some(budget) = of_it.iter().find(|budget| budget.engine == *engine) else {
