@@ -174,7 +174,7 @@ mod tests {
             "| Redis | 0.91 | – | – | – | – | 1.01 |\n",
             "Of 2 budgets 1 are met; what is over its limit stands in bold.",
             "| w | ≤ 1.15 | – | – | – | **1.20** | – | 1.10 | – | – |\n",
-            "| Redis | `theirs` | 0.46 | – | – | – | – | no token |\n",
+            "| Redis | `theirs` | 0.46 | – | – | – | – | – | no token |\n",
         ] {
             assert!(said.contains(part), "{part}: {said}");
         }
