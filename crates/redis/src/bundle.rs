@@ -22,20 +22,48 @@ const TRIPS: usize = 2;
 pub(crate) struct Bundle {
     scripts: Vec<LuaScript>,
     together: LuaScript,
+    /// The same for a node of a Cluster, where a message goes to the other nodes as well: nothing is told by what is done
+    /// for many at once, which looks whether anybody listens here.
+    one_by_one: LuaScript,
+}
+
+/// A script that may be one of many in a call. It answers with something, be it an error.
+pub(crate) struct Verb {
+    script: LuaScript,
+    keys: usize,
+    args: usize,
+    many: Option<String>,
+}
+
+impl Verb {
+    /// With as many keys and arguments, which it names one by one, as `KEYS[1]`.
+    pub(crate) fn new(script: LuaScript, keys: usize, args: usize) -> Self {
+        Self { script, keys, args, many: None }
+    }
+
+    /// Beside it what does the same for several requests with few commands. It finds `n` requests after the k-th
+    /// of the keys `K` and the a-th of the arguments `A`, and sets `answers[number + i]` for each that it has done, wholly
+    /// and for good; the others are served by themselves afterwards.
+    pub(crate) fn many(self, source: impl Into<String>) -> Self {
+        Self { many: Some(source.into()), ..self }
+    }
 }
 
 impl Bundle {
-    /// Of scripts that each answer with something, be it an error; of each, how many keys and arguments
-    /// it has. They name these one by one, as `KEYS[1]`.
-    pub(crate) fn new(scripts: impl IntoIterator<Item = (LuaScript, usize, usize)>) -> Self {
-        let (mut verbs, mut each) = (String::new(), Vec::new());
-        for (script, keys, args) in scripts {
+    pub(crate) fn new(verbs: impl IntoIterator<Item = Verb>) -> Self {
+        let (mut together, mut one_by_one, mut scripts) = (String::new(), String::new(), Vec::new());
+        for Verb { script, keys, args, many } in verbs {
             let body = PLACES.iter().fold(script.source().to_owned(), |body, (from, to)| body.replace(from, to));
-            let _ = writeln!(verbs, "{{{keys}, {args}, function(k, a)\n{body}\nend}},");
-            each.push(script);
+            let verb = format!("{{{keys}, {args}, function(k, a)\n{body}\nend");
+            let _ = writeln!(one_by_one, "{verb}}},");
+            let _ = match many {
+                Some(many) => writeln!(together, "{verb}, function(k, a, n, answers, number)\n{many}\nend}},"),
+                None => writeln!(together, "{verb}}},"),
+            };
+            scripts.push(script);
         }
-        let together = include_str!("scripts/bundle.lua").replace("--VERBS--", &verbs);
-        Self { scripts: each, together: LuaScript::splitting(together) }
+        let whole = |verbs: &str| LuaScript::splitting(include_str!("scripts/bundle.lua").replace("--VERBS--", verbs));
+        Self { scripts, together: whole(&together), one_by_one: whole(&one_by_one) }
     }
 }
 
@@ -190,15 +218,22 @@ impl Sender {
     }
 
     async fn together(&self, slot: u16, gathered: &[Asking<Self>]) -> Result<Vec<Value>, Failure> {
-        let (mut keys, mut args) = (Vec::with_capacity(gathered.len() * 3), Vec::with_capacity(gathered.len() * 8));
-        let verbs: Vec<_> = gathered.iter().map(|asking| (asking.asked.verb + 1).to_string()).collect();
-        for (asking, verb) in gathered.iter().zip(&verbs) {
-            keys.extend(asking.asked.words.keys());
-            args.push(verb.as_bytes());
-            args.extend(asking.asked.words.args());
+        let (mut keys, mut args) = (Vec::with_capacity(gathered.len() * 3), Vec::with_capacity(gathered.len() * 6));
+        // Of each verb which it is, and how many there are.
+        let runs: Vec<_> = gathered
+            .chunk_by(|one, next| one.asked.verb == next.asked.verb)
+            .filter_map(|run| Some((run, [(run.first()?.asked.verb + 1).to_string(), run.len().to_string()])))
+            .collect();
+        for (run, head) in &runs {
+            args.extend(head.iter().map(String::as_bytes));
+            for asking in *run {
+                keys.extend(asking.asked.words.keys());
+                args.extend(asking.asked.words.args());
+            }
         }
         let latest = gathered.iter().map(|asking| asking.asked.deadline).max().unwrap_or_else(Instant::now);
-        let script = &self.bundle.together;
+        let bundle = &self.bundle;
+        let script = if self.router.is_cluster() { &bundle.one_by_one } else { &bundle.together };
         let answers = match self.manner {
             Manner::Following => self.router.run(slot, script, &keys, &args, latest).await?,
             Manner::Once => self.router.run_once(slot, script, &keys, &args, latest).await?,
@@ -266,7 +301,7 @@ mod tests {
         let bundle = Scripts::bundle();
         let code: String = bundle.together.source().lines().filter(|line| !line.trim().starts_with("--")).collect();
         assert_eq!((code.matches("KEYS").count(), code.matches("ARGV").count()), (1, 1), "{code}");
-        assert!(code.contains("K[k + 1]") && code.contains("A[a + 7]"));
+        assert!(code.contains("K[k + 1]") && code.contains("A[a + 5]"));
     }
 
     #[test]

@@ -27,6 +27,6 @@ mod waiting;
 pub use config::RedisConfig;
 pub use engine::RedisLock;
 pub use gate::{Effect, RedisGate, RedisPass};
-pub use node::{Node, NodeBundle, NodeFailure, NodeScript};
+pub use node::{Node, NodeBundle, NodeFailure, NodeScript, NodeVerb};
 /// The client library, for the values that an [`Effect`] answers with.
 pub use redis;

@@ -1,6 +1,6 @@
 //! One server among several: what an engine that asks many Redis servers is built on.
 
-use crate::bundle::{Bundle, Bundled, Manner, Wanted};
+use crate::bundle::{Bundle, Bundled, Manner, Verb, Wanted};
 use crate::config::RedisConfig;
 use crate::ears::Ears;
 use crate::failure::Failure;
@@ -32,18 +32,42 @@ impl fmt::Debug for NodeScript {
     }
 }
 
+/// A script of a [`NodeBundle`]. It answers with something, be it an error.
+pub struct NodeVerb(Verb);
+
+impl NodeVerb {
+    /// The script with this source, and how many keys and arguments it has. It names them one by one, as `KEYS[1]`.
+    #[must_use]
+    pub fn new(source: impl Into<String>, keys: usize, args: usize) -> Self {
+        Self(Verb::new(LuaScript::new(source), keys, args))
+    }
+
+    /// Beside it what does the same for several requests with few commands. It finds `n` requests after the k-th
+    /// of the keys `K` and the a-th of the arguments `A`, has `redis.call` as `call`, `redis.pcall` as `try` and the server's
+    /// `TIME` as `time()`, and sets `answers[number + i]` for each that it has done, wholly and for good. The
+    /// others are served one by one after it.
+    #[must_use]
+    pub fn many(self, source: impl Into<String>) -> Self {
+        Self(self.0.many(source))
+    }
+}
+
+impl fmt::Debug for NodeVerb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeVerb").finish_non_exhaustive()
+    }
+}
+
 /// Scripts that a [`Node`] runs many of in one call, if they are ready together.
 #[derive(Clone)]
 pub struct NodeBundle(Arc<Bundle>);
 
 impl NodeBundle {
-    /// Of each script its source, how many keys it has, and how many arguments. Each answers with
-    /// something, and one that fails does not keep the others from being run. Of what is sent
-    /// together the first scripts run first.
+    /// Of these. One that fails does not keep the others from being run. Of what is sent together the
+    /// first run first.
     #[must_use]
-    pub fn new<S: Into<String>>(scripts: impl IntoIterator<Item = (S, usize, usize)>) -> Self {
-        let scripts = scripts.into_iter().map(|(source, keys, args)| (LuaScript::new(source), keys, args));
-        Self(Arc::new(Bundle::new(scripts)))
+    pub fn new(verbs: impl IntoIterator<Item = NodeVerb>) -> Self {
+        Self(Arc::new(Bundle::new(verbs.into_iter().map(|verb| verb.0))))
     }
 }
 
