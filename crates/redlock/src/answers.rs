@@ -245,3 +245,90 @@ impl<T> Drop for Answers<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    /// Answers of three nodes for a second, and how often one that may still be worked off was read.
+    fn three() -> (Answers<i64>, Arc<Hearing<i64>>, Arc<AtomicUsize>) {
+        let unknown = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&unknown);
+        let read = move |_, outcome: Result<Value, NodeFailure>| match outcome {
+            Ok(Value::Int(number)) => Ok(number),
+            Ok(_) => Err(failure(ErrorKind::Engine, "odd")),
+            Err(failure) => {
+                counted.fetch_add(usize::from(!failure.settled), Ordering::SeqCst);
+                Err(failure)
+            }
+        };
+        let (answers, hearing) = Answers::posted(3, 2, Instant::now() + Duration::from_secs(1), read);
+        (answers, hearing, unknown)
+    }
+
+    fn number(answer: Option<Answered<i64>>) -> Option<(usize, i64)> {
+        answer.and_then(|(at, answer)| Some((at, answer.ok()?)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_node_is_waited_for_until_its_time_is_over_and_is_unknown_only_if_its_request_left() {
+        let (mut answers, hearing, unknown) = three();
+        assert!(hearing.leaves(0) && hearing.leaves(1) && !hearing.leaves(1), "once");
+        hearing.told(0, Ok(Value::Int(7)));
+        let begun = Instant::now();
+        let mut told = [0; 2];
+        while let Some((_, answer)) = answers.next().await {
+            told[usize::from(answer.is_err())] += 1;
+        }
+        assert_eq!((told, begun.elapsed()), ([1, 2], Duration::from_secs(1)));
+        assert_eq!(unknown.load(Ordering::SeqCst), 1, "the third had not left");
+        assert!(!hearing.leaves(2), "and never does");
+        hearing.told(1, Ok(Value::Int(8)));
+        assert!(answers.next().await.is_none(), "what comes after its time is told no more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_are_of_use_from_a_majority_on() {
+        let (mut answers, hearing, _) = three();
+        hearing.told(2, Ok(Value::Int(1)));
+        assert!(answers.next_by(Instant::now() + Duration::from_millis(1)).await.is_none());
+        assert_eq!(answers.left(), 3, "what was not taken was not counted");
+        hearing.told(0, Ok(Value::Int(2)));
+        assert_eq!((number(answers.next().await), number(answers.next().await)), (Some((0, 2)), Some((2, 1))));
+        assert_eq!(answers.left(), 1);
+    }
+
+    #[test]
+    fn who_goes_takes_back_what_has_not_left_and_the_rest_is_read() {
+        let (answers, hearing, unknown) = three();
+        assert!(hearing.leaves(0));
+        drop(answers.only_while_wanted());
+        assert!(!hearing.leaves(1) && !hearing.leaves(2));
+        assert_eq!(unknown.load(Ordering::SeqCst), 0);
+        let mut lost = failure(ErrorKind::Unavailable, "lost");
+        lost.settled = false;
+        hearing.told(0, Err(lost));
+        assert_eq!(unknown.load(Ordering::SeqCst), 1);
+        let (answers, hearing, _) = three();
+        drop(answers);
+        assert!(hearing.leaves(1), "a release goes on");
+    }
+
+    #[test]
+    fn what_comes_later_is_heard_once_each_and_leaves() {
+        let (answers, hearing, _) = three();
+        hearing.told(1, Ok(Value::Int(1)));
+        let sum = Arc::new(AtomicUsize::new(0));
+        let heard = Arc::clone(&sum);
+        answers.only_while_wanted().later(move |at, answer| {
+            heard.fetch_add(at * 10 + usize::from(answer.is_ok()), Ordering::SeqCst);
+        });
+        assert_eq!(sum.load(Ordering::SeqCst), 11);
+        assert!(hearing.leaves(2));
+        hearing.told(2, Ok(Value::Int(1)));
+        hearing.told(2, Ok(Value::Int(1)));
+        assert_eq!(sum.load(Ordering::SeqCst), 32);
+    }
+}
