@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Next};
 use crate::link::failed;
+use crate::post::Post;
 use crate::router::Router;
 use crate::script::LuaScript;
 use fencelock_core::group::{Asking, Group, Together, Turn, Unanswered};
@@ -97,22 +98,24 @@ struct Sender {
 /// A request that waits for others.
 struct Asked {
     verb: usize,
-    words: Words,
+    words: Arc<Words>,
     deadline: Instant,
     /// The claim which has to know of the request, if it could take a lock.
     claim: Option<Claim>,
     under_way: Option<Request>,
+    /// Who is told, of what nobody waits for.
+    post: Option<Post>,
 }
 
 /// Keys and arguments, in one piece.
-struct Words {
+pub(crate) struct Words {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     keys: usize,
 }
 
 impl Words {
-    fn new<K: AsRef<[u8]>, A: AsRef<[u8]>>(keys: &[K], args: &[A]) -> Self {
+    pub(crate) fn new<K: AsRef<[u8]>, A: AsRef<[u8]>>(keys: &[K], args: &[A]) -> Self {
         let bytes = keys.iter().map(|key| key.as_ref().len()).chain(args.iter().map(|arg| arg.as_ref().len()));
         let mut words = Self {
             bytes: Vec::with_capacity(bytes.sum()),
@@ -173,10 +176,11 @@ impl Bundled {
         let key = if sends.router.is_cluster() { wanted.slot } else { 0 };
         let asked = || Asked {
             verb: wanted.verb,
-            words: Words::new(wanted.keys, wanted.args),
+            words: Arc::new(Words::new(wanted.keys, wanted.args)),
             deadline: wanted.deadline,
             claim: wanted.claim.cloned(),
             under_way: None,
+            post: None,
         };
         match self.0.join(key, asked) {
             Turn::Alone(trip) => sends.alone(wanted, trip).await,
@@ -189,9 +193,24 @@ impl Bundled {
             },
         }
     }
+
+    /// As [`run`](Self::run) for a server without slots; whoever posted it is told, and need not wait.
+    pub(crate) fn post(&self, verb: usize, words: Arc<Words>, deadline: Instant, post: Post) {
+        self.0.post(0, Asked { verb, words, deadline, claim: None, under_way: None, post: Some(post) });
+    }
 }
 
 impl Sender {
+    /// Sends what has gathered, by itself if it is one.
+    async fn gathered(&self, slot: u16, gathered: &[Asking<Self>]) -> Result<Vec<Value>, Failure> {
+        let [Asking { asked, .. }] = gathered else { return self.together(slot, gathered).await };
+        let (Manner::Once, Some(script)) = (self.manner, self.bundle.scripts.get(asked.verb)) else {
+            return self.together(slot, gathered).await;
+        };
+        let (keys, args): (Vec<_>, Vec<_>) = (asked.words.keys().collect(), asked.words.args().collect());
+        Ok(vec![self.router.run_once(slot, script, &keys, &args, asked.deadline).await?])
+    }
+
     /// Whether what was answered so may be answered better if it is sent again, by itself.
     fn goes_on(&self, failure: &Failure) -> bool {
         self.manner == Manner::Following && failure.settled && failure.next != Next::GiveUp
@@ -267,14 +286,16 @@ impl Together for Sender {
         TRIPS
     }
 
-    fn leaves(&self, asked: &mut Asked) {
+    fn leaves(&self, asked: &mut Asked, now: Instant) -> bool {
         asked.under_way = asked.claim.as_ref().map(Claim::request);
+        // Who waits keeps its own time.
+        asked.post.as_mut().is_none_or(|post| now < asked.deadline && post.leaves())
     }
 
     async fn send(&self, slot: u16, mut gathered: Vec<Asking<Self>>) {
         // What takes memory first: once a script has written, Redis does not look any more whether there is some.
         gathered.sort_by_key(|asking| asking.asked.verb);
-        let outcomes: Vec<_> = match self.together(slot, &gathered).await {
+        let outcomes: Vec<_> = match self.gathered(slot, &gathered).await {
             Ok(answers) => answers.into_iter().map(failed).collect(),
             Err(failure) => {
                 // Otherwise it was sent on already, as far as that goes.
@@ -285,7 +306,10 @@ impl Together for Sender {
         };
         for (mut asking, outcome) in gathered.into_iter().zip(outcomes) {
             settle(asking.asked.under_way.take(), &outcome);
-            asking.tell(outcome);
+            match asking.asked.post.take() {
+                Some(post) => post.tell(outcome),
+                None => asking.tell(outcome),
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ mod link;
 mod mail;
 mod node;
 mod open;
+mod post;
 mod probe;
 mod replicas;
 mod router;
@@ -28,5 +29,6 @@ pub use config::RedisConfig;
 pub use engine::RedisLock;
 pub use gate::{Effect, RedisGate, RedisPass};
 pub use node::{Node, NodeBundle, NodeFailure, NodeScript, NodeVerb};
+pub use post::{NodeWords, Posts};
 /// The client library, for the values that an [`Effect`] answers with.
 pub use redis;

@@ -6,6 +6,7 @@ use crate::ears::Ears;
 use crate::failure::Failure;
 use crate::keys::Keys;
 use crate::link::Events;
+use crate::post::{NodeWords, Post, Posts};
 use crate::router::Router;
 use crate::script::LuaScript;
 use fencelock_core::{Error, Hint, Result};
@@ -188,6 +189,15 @@ impl Node {
     ) -> std::result::Result<Value, NodeFailure> {
         let deadline = Instant::now() + limit;
         Ok(self.bundled.run(&Wanted { verb: script, slot: 0, keys, args, deadline, claim: None }).await?)
+    }
+
+    /// Leaves a script of the bundle here, by its place there, to be run as [`run_together`](Self::run_together)
+    /// does. `to` is told what came of it, as of the node at `place`: not long after `deadline`, however silent the node is.
+    ///
+    /// A request that has not left by `deadline` never does. One that has may be told of when the call that it shares
+    /// is over, at the latest when the last of those who share it has no more time.
+    pub fn post(&self, script: usize, words: &NodeWords, deadline: Instant, to: Arc<dyn Posts>, place: usize) {
+        self.bundled.post(script, Arc::clone(&words.0), deadline, Post::new(to, place));
     }
 
     /// Begins to listen on a channel: everything from the moment this returns is heard.
