@@ -8,7 +8,7 @@ use crate::keys::{Keys, NameKeys};
 use crate::link::Events;
 use crate::mail::Mail;
 use crate::router::Router;
-use crate::script::{ACQUIRE, FREE, FREE_DEAD, Scripts, WAIT};
+use crate::script::{ACQUIRE, ACQUIRE_AGAIN, FREE, FREE_DEAD, Scripts, WAIT};
 use crate::standing::{self, Standing};
 use crate::words::Words;
 use async_trait::async_trait;
@@ -69,8 +69,8 @@ impl Store {
         ears.attach(&router);
         let mail = Mail::new(keys.clone())?;
         ears.deliver_to(&mail);
-        let (scripts, standing) = (Scripts::new(), Standing::default());
-        let bundled = Bundled::new(&router, &Arc::new(Scripts::bundle()), Manner::Following);
+        let (scripts, standing) = (Scripts::new(config.token_base), Standing::default());
+        let bundled = Bundled::new(&router, &Arc::new(Scripts::bundle(config.token_base)), Manner::Following);
         let store = Arc::new(Self { config, keys, scripts, router, bundled, ears, mail, standing });
         store.mail.attach(Arc::downgrade(&store));
         let told = |e: Error| e.with_engine("redis").with_operation("connect");
@@ -103,11 +103,14 @@ impl Store {
         words.arg(&[id.as_bytes()]);
         words.written(format_args!("{}", millis(claim.server_ttl())));
         words.written(format_args!("{} {} {holder}{note}", millis(claim.lock_delay()), holder.len()));
-        words.written(format_args!("{}", self.config.token_base));
-        // What was sent before may still arrive, and must find nothing to take once this hold is over.
-        words.written(format_args!("{}", if claim.is_unanswered() { void_ttl(claim) } else { 0 }));
+        let (replicas, reserves) = (self.config.wait_replicas, claim.reserve() > 0);
         let mut script = (&self.scripts.acquire, Some(ACQUIRE));
-        if claim.reserve() > 0 || queue.is_some() {
+        if claim.is_unanswered() || reserves || queue.is_some() || replicas > 0 {
+            // What was sent before may still arrive, and must find nothing to take once this hold is over.
+            words.written(format_args!("{}", if claim.is_unanswered() { void_ttl(claim) } else { 0 }));
+            script.1 = Some(ACQUIRE_AGAIN);
+        }
+        if reserves || queue.is_some() {
             words.written(format_args!("{}", claim.reserve()));
             script = (&self.scripts.reserve, None);
         }
@@ -116,7 +119,7 @@ impl Store {
             words.written(format_args!("{}", sent.as_nanos()));
             script = (&self.scripts.wait, Some(WAIT));
         }
-        let (slot, deadline, replicas) = (self.slot(keys), self.deadline(), self.config.wait_replicas);
+        let (slot, deadline) = (self.slot(keys), self.deadline());
         if let (Some(verb), 0) = (script.1, replicas) {
             let wanted = Wanted { verb, slot, words: Arc::new(words), deadline, claim: Some(claim) };
             return answer(&self.bundled.run(&wanted).await?, Ok(0));
