@@ -92,6 +92,7 @@ pub struct Terms {
     pub(crate) mode: Mode,
     pub(crate) clock: Clock,
     pub(crate) reserve: u32,
+    pub(crate) renews: bool,
 }
 
 impl Terms {
@@ -99,7 +100,8 @@ impl Terms {
     #[must_use]
     pub fn new(name: LockName, ttl: Duration) -> Self {
         let (lock_delay, mode) = (Duration::ZERO, Mode::Exclusive);
-        Self { name, ttl, lock_delay, holder: "".into(), note: None, mode, clock: Clock::system(), reserve: 0 }
+        let (clock, holder) = (Clock::system(), "".into());
+        Self { name, ttl, lock_delay, holder, note: None, mode, clock, reserve: 0, renews: true }
     }
 
     /// Keeps the lock from others for `delay` after the holder's deadline, when it is freed by failure.
@@ -134,6 +136,13 @@ impl Terms {
     #[must_use]
     pub fn with_reserve(mut self, tokens: u32) -> Self {
         self.reserve = tokens;
+        self
+    }
+
+    /// Whether the hold will be renewed; it will unless set. A fixed lease counts from its grant alone.
+    #[must_use]
+    pub fn with_renewal(mut self, renews: bool) -> Self {
+        self.renews = renews;
         self
     }
 
@@ -260,6 +269,12 @@ impl Claim {
     #[must_use]
     pub fn reserve(&self) -> u32 {
         self.attempt.terms.reserve
+    }
+
+    /// Whether the hold will be renewed. Of a fixed lease, all that is ever left is what its grant gave.
+    #[must_use]
+    pub fn renews(&self) -> bool {
+        self.attempt.terms.renews
     }
 
     /// The clock to take `sent_at` from.

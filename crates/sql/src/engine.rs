@@ -1,15 +1,15 @@
 //! The engine: how a lock is taken, waited for and undone in a lock table.
 
 use crate::lease::SqlLease;
-use crate::table::{LockTable, Outcome, check_idle};
+use crate::table::{LockTable, Outcome, Place, check_idle};
+use crate::waiter::Waiter;
 use async_trait::async_trait;
 use fencelock_core::{
     Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Guarantees, HolderInfo, LockName,
-    Obstacle, Polling, Result, Tries,
+    Moment, Obstacle, Polling, Result,
 };
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How often a try goes on when the lock is freed between its statement and its look.
@@ -25,8 +25,8 @@ const TRIES: u32 = 3;
 /// The connections close when the engine and the last lease are gone. What is
 /// held then runs out.
 pub struct SqlLock {
-    table: Arc<dyn LockTable>,
-    polling: Polling,
+    pub(crate) table: Arc<dyn LockTable>,
+    pub(crate) polling: Polling,
     kind: Kind,
 }
 
@@ -97,7 +97,9 @@ impl SqlLock {
     }
 
     fn on(table: Arc<dyn LockTable>, kind: Kind) -> Arc<Self> {
-        Arc::new(Self { table, polling: Polling::new(), kind })
+        let polling = Polling::new();
+        table.heeds(&polling);
+        Arc::new(Self { table, polling, kind })
     }
 
     pub(crate) fn engine_name(&self) -> &'static str {
@@ -127,7 +129,13 @@ impl SqlLock {
 
     /// One statement sent, where nothing is in the way. One that met a holder at the server before `looks` first, so
     /// that waiters write nothing and do not queue to write.
-    async fn attempt(&self, claim: &Claim, waits: bool, mut looks: bool) -> Result<Attempt> {
+    pub(crate) async fn attempt(
+        &self,
+        claim: &Claim,
+        waits: bool,
+        place: Option<&Arc<dyn Place>>,
+        mut looks: bool,
+    ) -> Result<Attempt> {
         let mut looked = false;
         for _ in 0..TRIES {
             if std::mem::take(&mut looks) {
@@ -138,12 +146,9 @@ impl SqlLock {
                     Outcome::Open | Outcome::Granted(..) => {}
                 }
             }
-            match self.table.acquire(claim).await? {
+            match self.table.acquire(claim, waits).await? {
                 Outcome::Granted(sent_at, token) => {
-                    let hold = self.polling.hold(claim.name());
-                    let lease = SqlLease::new(Arc::clone(&self.table), claim.clone(), token, hold);
-                    let grant = Grant::new(claim, lease, sent_at, token).with_reserved(claim.reserve());
-                    return Ok(Attempt::Granted(grant));
+                    return Ok(Attempt::Granted(self.granted(claim, place, sent_at, token)));
                 }
                 // Who came in between was not looked at, and would tell nobody here of its release.
                 Outcome::Held(_) if waits && looked => looks = true,
@@ -155,27 +160,23 @@ impl SqlLock {
         Ok(Attempt::contended(Some(Duration::ZERO), None))
     }
 
+    /// The claim's hold, counted from `sent_at`.
+    pub(crate) fn granted(
+        &self,
+        claim: &Claim,
+        place: Option<&Arc<dyn Place>>,
+        sent_at: Moment,
+        token: FencingToken,
+    ) -> Grant {
+        let place = place.filter(|place| place.holds(token));
+        let hold = self.polling.hold(claim.name());
+        let lease = SqlLease::new(Arc::clone(&self.table), claim.clone(), token, hold, place.cloned());
+        Grant::new(claim, lease, sent_at, token).with_reserved(claim.reserve())
+    }
+
     /// Whether the claim died of its own request that nobody saw answered, and not by an undo.
     async fn outlived_its_request(&self, claim: &Claim) -> bool {
         claim.is_unanswered() && matches!(self.table.look(claim, false).await, Ok(Outcome::Dead { voided: false }))
-    }
-}
-
-/// The tries of one who waits.
-struct Waiter<'e> {
-    engine: &'e SqlLock,
-    /// It was turned away by the server itself: a holder of this client that has released is nobody to look for.
-    was_turned_away: AtomicBool,
-}
-
-#[async_trait]
-impl Tries for Waiter<'_> {
-    async fn try_once(&self, claim: &Claim) -> Result<Attempt> {
-        let outcome = self.engine.attempt(claim, true, self.was_turned_away.load(Ordering::Relaxed)).await;
-        if let Ok(Attempt::Contended { .. }) = outcome {
-            self.was_turned_away.store(true, Ordering::Relaxed);
-        }
-        outcome.map_err(|e| e.with_engine(self.engine.table.engine()).with_name(claim.name()))
     }
 }
 
@@ -195,15 +196,14 @@ impl DistributedLock for SqlLock {
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        let outcome = self.attempt(claim, false, matches!(claim.obstacle(), Obstacle::Held(_))).await;
+        let outcome = self.attempt(claim, false, None, matches!(claim.obstacle(), Obstacle::Held(_))).await;
         outcome.map_err(|e| e.with_engine(self.table.engine()).with_name(claim.name()))
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Grant> {
         let mut claim = claim.clone();
-        let waiter = Waiter { engine: self, was_turned_away: AtomicBool::new(false) };
         loop {
-            match self.polling.acquire(&waiter, self.table.hints(), &claim).await {
+            match Waiter::new(self, &claim).acquire(&claim).await {
                 Err(e) if e.kind() == ErrorKind::Lost && self.outlived_its_request(&claim).await => {
                     claim = claim.next_attempt()?;
                 }
@@ -219,7 +219,7 @@ impl DistributedLock for SqlLock {
         // Void first: freed first, a late acquire of this id could take the lock in between.
         let voided = self.table.void(claim).await;
         // Where it is not known to be void it is freed all the same, and once more when this is asked for again.
-        self.table.free(claim, "abandon").await?;
+        self.table.free(claim, None, "abandon").await?;
         voided
     }
 

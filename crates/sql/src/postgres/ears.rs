@@ -4,13 +4,21 @@
 //! every listener of the database anyway; the notice has the name. It is sent
 //! only of a name that somebody waits for. Notices are lost while the connection
 //! is broken, so when it is back everyone looks once.
+//!
+//! The session that listens holds a lock of the server's own for as long as it
+//! lives. Whoever would hand a lock on to one of its waiters sees by that that
+//! there is somebody to hear of it.
 
+use super::notice::{Handing, Notice, Waiting, hex, unhex};
+use super::places::{Places, Shared, Waits};
+use super::queues::Queues;
+use super::store::Store;
 use async_trait::async_trait;
-use fencelock_core::{Error, ErrorKind, Hint, Hints, LockName, Result};
+use fencelock_core::{ClaimId, Error, ErrorKind, Hint, Hints, LockName, Polling, Result};
+use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use std::collections::HashMap;
-use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
@@ -31,6 +39,18 @@ pub(crate) struct Ears {
     listening: watch::Sender<bool>,
     task: Mutex<Option<tokio::task::AbortHandle>>,
     itself: Weak<Self>,
+    heard: Mutex<Heard>,
+    places: Mutex<Places>,
+    /// Which names this client waits for and holds.
+    pub(super) polling: OnceLock<Polling>,
+    pub(super) store: OnceLock<Weak<Store>>,
+}
+
+#[derive(Default)]
+struct Heard {
+    /// The lock of the server's own that the listening session holds.
+    listener: Option<i64>,
+    queues: Queues,
 }
 
 /// Whom to wake for a name, as notices write it.
@@ -45,11 +65,7 @@ pub(crate) fn channel(table: &str) -> String {
 }
 
 fn written(name: &LockName) -> String {
-    let mut text = String::new();
-    for byte in name.as_str().as_bytes() {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    hex(name.as_str().as_bytes())
 }
 
 impl Ears {
@@ -68,6 +84,10 @@ impl Ears {
             listening,
             task: Mutex::default(),
             itself: Weak::clone(itself),
+            heard: Mutex::default(),
+            places: Mutex::default(),
+            polling: OnceLock::new(),
+            store: OnceLock::new(),
         })
     }
 
@@ -75,25 +95,117 @@ impl Ears {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn heard(&self, name: &str) {
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What shows that this client listens, while it does.
+    pub(super) fn listener(&self) -> Option<i64> {
+        self.heard().listener
+    }
+
+    /// From here on a session listens that holds this lock, or none: what was told meanwhile was missed.
+    fn listens(&self, listener: Option<i64>) {
+        let mut heard = self.heard();
+        heard.listener = listener;
+        heard.queues.clear();
+        drop(heard);
+        self.listening.send_replace(listener.is_some());
+    }
+
+    fn hears(&self, payload: &str) {
+        match Notice::read(payload) {
+            Some(Notice::Freed(name)) => self.freed(&name),
+            Some(Notice::Waits(name, waiting, token)) => {
+                if self.knows(&name) {
+                    self.heard().queues.waits(name, waiting, token);
+                }
+            }
+            Some(Notice::Handed(handing)) => self.handed(&handing),
+            Some(Notice::Gone(name, id)) => self.heard().queues.gone(&name, [id]),
+            None => {}
+        }
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        let name = unhex(name).and_then(|name| String::from_utf8(name).ok()).and_then(|name| LockName::new(name).ok());
+        name.is_some_and(|name| self.polling.get().is_some_and(|polling| polling.knows(&name)))
+    }
+
+    /// The lock may be free.
+    pub(super) fn freed(&self, name: &str) {
         if let Some(ears) = self.names().get(name) {
             ears.iter().filter_map(Weak::upgrade).for_each(|ear| ear.notify_one());
         }
+    }
+
+    fn handed(&self, handing: &Handing) {
+        let mut heard = self.heard();
+        heard.queues.handed(handing);
+        let ours = heard.listener == Some(handing.listener);
+        drop(heard);
+        let place = self.places().find(handing.to);
+        if place.is_some_and(|place| place.receives(handing)) || !ours {
+            return;
+        }
+        // Who waited has left, or has held it since: nobody here would ever give it back.
+        let name = unhex(&handing.name).and_then(|name| String::from_utf8(name).ok());
+        let name = name.and_then(|name| LockName::new(name).ok());
+        if let (Some(store), Some(name)) = (self.store.get().and_then(Weak::upgrade), name) {
+            let (id, token) = (handing.to, handing.token);
+            tokio::spawn(async move {
+                if let Err(error) = store.give_back(&name, id, token).await {
+                    tracing::debug!(target: "fencelock", engine = "postgres", %error, "not given back: it runs out");
+                }
+            });
+        }
+    }
+
+    /// A place for a claim. It hears from here on, if this client listens already.
+    pub(super) fn place(&self, name: &LockName, id: ClaimId) -> Option<Waits> {
+        let itself = self.itself.upgrade()?;
+        let ear = self.listener().is_some().then(|| self.ear(name));
+        Some(Waits::new(&itself, id, written(name), ear))
+    }
+
+    pub(super) fn find(&self, id: ClaimId) -> Option<Arc<Shared>> {
+        self.places().find(id)
+    }
+
+    /// To whom a hold of `token` may be handed on.
+    pub(super) fn heads(&self, name: &str, id: ClaimId, token: i64) -> Vec<Waiting> {
+        self.heard().queues.heads(name, id, token)
+    }
+
+    /// These are not there any more.
+    pub(super) fn gone(&self, name: &str, ids: impl IntoIterator<Item = ClaimId>) {
+        self.heard().queues.gone(name, ids);
+    }
+
+    fn ear(&self, name: &LockName) -> Ear {
+        let (name, told) = (written(name), Arc::new(Notify::new()));
+        self.names().entry(name.clone()).or_default().push(Arc::downgrade(&told));
+        Ear { ears: Weak::clone(&self.itself), name, told }
     }
 
     fn heard_of_all(&self) {
         self.names().values().flatten().filter_map(Weak::upgrade).for_each(|ear| ear.notify_one());
     }
 
-    /// Starts the task that listens, at the first ear.
-    fn start(&self) {
+    /// Starts the task that listens: at the first ear, or when others were found to wait for us.
+    pub(super) fn start(&self) {
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         if task.as_ref().is_none_or(tokio::task::AbortHandle::is_finished) {
             *task = Some(tokio::spawn(tend(Weak::clone(&self.itself))).abort_handle());
         }
     }
 
-    async fn connect(&self) -> sqlx::Result<PgListener> {
+    async fn connect(&self) -> sqlx::Result<(PgListener, i64)> {
+        use sqlx::Executor as _;
         let pool = PgPoolOptions::new()
             .max_connections(1)
             .acquire_timeout(self.limit)
@@ -104,7 +216,13 @@ impl Ears {
         // It would listen again by itself only after some breaks, and tell of none of them.
         listener.eager_reconnect(false);
         listener.listen(&self.channel).await?;
-        Ok(listener)
+        // Each session has its own: what was told of an earlier one must find nobody there.
+        let key = ClaimId::random().map_err(|_| sqlx::Error::WorkerCrashed)?.to_bytes();
+        let [a, b, c, d, e, f, g, h, ..] = key;
+        let key = i64::from_be_bytes([a, b, c, d, e, f, g, h]);
+        let sql = format!("SELECT pg_advisory_lock('{key}'::bigint)");
+        listener.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await?;
+        Ok((listener, key))
     }
 }
 
@@ -122,9 +240,9 @@ async fn tend(ears: Weak<Ears>) {
         let Some(here) = ears.upgrade() else { return };
         let connected = tokio::time::timeout(here.limit, here.connect()).await;
         match connected {
-            Ok(Ok(mut listener)) => {
+            Ok(Ok((mut listener, key))) => {
                 pause = PAUSES.0;
-                here.listening.send_replace(true);
+                here.listens(Some(key));
                 here.heard_of_all();
                 let (limit, quiet) = (here.limit, here.quiet);
                 drop(here);
@@ -137,10 +255,10 @@ async fn tend(ears: Weak<Ears>) {
                         Err(_) => break,
                     };
                     let Some(here) = ears.upgrade() else { return };
-                    here.heard(notice.payload());
+                    here.hears(notice.payload());
                 }
                 let Some(here) = ears.upgrade() else { return };
-                here.listening.send_replace(false);
+                here.listens(None);
             }
             Ok(Err(error)) => {
                 let error = super::failure::failure(error).error;
@@ -162,13 +280,11 @@ impl Hints for Ears {
         if !matches!(tokio::time::timeout(self.limit, ready).await, Ok(Ok(_))) {
             return Err(Error::new(ErrorKind::Unavailable, "not listening").with_engine("postgres"));
         }
-        let (name, told) = (written(name), Arc::new(Notify::new()));
-        self.names().entry(name.clone()).or_default().push(Arc::downgrade(&told));
-        Ok(Box::new(Ear { ears: Weak::clone(&self.itself), name, told }))
+        Ok(Box::new(self.ear(name)))
     }
 }
 
-struct Ear {
+pub(super) struct Ear {
     ears: Weak<Ears>,
     name: String,
     told: Arc<Notify>,

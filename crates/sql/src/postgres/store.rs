@@ -3,17 +3,20 @@
 use super::PostgresConfig;
 use super::ears::Ears;
 use super::failure::failure;
+use super::notice::{Waiting, hex};
 use super::opening::{LOCK_WAIT, Opening};
+use super::places::Shared;
 use super::renew::Renewer;
 use super::statement::{Statement, Value};
 use crate::failure::{Cause, Failure};
 use crate::micros::{in_micros, micros};
 use crate::pool::Pool;
 use crate::renewals::Renewals;
-use crate::table::{LockTable, Outcome, is_closed};
+use crate::table::{LockTable, Outcome, Place, is_closed};
 use async_trait::async_trait;
 use fencelock_core::{
-    Attempt, Claim, ClaimId, Error, ErrorKind, FencingToken, Guarantees, Hints, HolderInfo, LockName, Moment, Result,
+    Attempt, Claim, ClaimId, Error, ErrorKind, FencingToken, Guarantees, Hints, HolderInfo, LockName, Moment, Polling,
+    Result,
 };
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
@@ -42,21 +45,32 @@ pub(super) enum Whose {
 /// The lock table of one database.
 pub(crate) struct Store {
     pub(super) opening: Arc<Opening>,
-    commands: Pool<Opening>,
+    pub(super) commands: Pool<Opening>,
     renewals: Arc<Renewals<Renewer>>,
-    ears: Option<Arc<Ears>>,
-    channel: String,
+    pub(super) ears: Option<Arc<Ears>>,
+    pub(super) channel: String,
     /// How long a statement waits for a row, as the server is told.
     wait: String,
     pub(super) statements: Statements,
+}
+
+/// One waiter's word to the others.
+struct Telling {
+    payload: String,
+    round: i64,
+    place: Arc<Shared>,
 }
 
 pub(super) struct Statements {
     acquire: Statement,
     /// The same where tokens are reserved: `$10` besides the holder's, and the row has the last of them.
     reserve: Statement,
+    /// The same two for who will wait.
+    acquire_or_wait: Statement,
+    reserve_or_wait: Statement,
     look: Statement,
-    free: Statement,
+    pub(super) free: Statement,
+    pub(super) hand: Statement,
     force: Statement,
     void: Statement,
     clean: Statement,
@@ -79,10 +93,13 @@ impl Store {
         let commands = Pool::new(Arc::clone(&opening), server.connections, Some(first), limit);
         let sql = |text: &str| opening.schema.statement(text);
         let statements = Statements {
-            acquire: sql(&include_str!("sql/acquire.sql").replace("{reserve}", "")),
-            reserve: sql(&include_str!("sql/acquire.sql").replace("{reserve}", " + $10")),
+            acquire: sql(&taking("", include_str!("sql/tries.sql"))),
+            reserve: sql(&taking(" + $10", include_str!("sql/tries.sql"))),
+            acquire_or_wait: sql(&taking("", &waiting("$10", "$11"))),
+            reserve_or_wait: sql(&taking(" + $10", &waiting("$11", "$12"))),
             look: sql(include_str!("sql/look.sql")),
             free: sql(include_str!("sql/free.sql")),
+            hand: sql(include_str!("sql/hand.sql")),
             force: sql(include_str!("sql/force.sql")),
             void: sql(include_str!("sql/void.sql")),
             clean: sql(include_str!("sql/clean.sql")),
@@ -97,7 +114,21 @@ impl Store {
         let channel = super::ears::channel(&server.table);
         let ears = (!opening.pooled).then(|| Ears::new(opening.config.options(), channel.clone(), limit));
         let wait = LOCK_WAIT.as_millis().to_string();
-        Ok(Arc::new(Self { opening, commands, renewals, ears, channel, wait, statements }))
+        let store = Arc::new(Self { opening, commands, renewals, ears, channel, wait, statements });
+        if let Some(ears) = &store.ears {
+            let _ = ears.store.set(Arc::downgrade(&store));
+        }
+        Ok(store)
+    }
+
+    /// What tells others that the claim waits; none where it cannot.
+    fn telling(&self, claim: &Claim) -> Option<Telling> {
+        let ears = self.ears.as_ref()?;
+        let (place, listener) = (ears.find(claim.id())?, ears.listener()?);
+        let round = place.round();
+        let name = hex(claim.name().as_str().as_bytes());
+        let payload = Waiting::new(claim, listener, round, self.least_token()).written(&name)?;
+        Some(Telling { payload, round, place })
     }
 
     pub(crate) fn lock_statement(&self) -> &Statement {
@@ -175,8 +206,20 @@ impl LockTable for Store {
         self.ears.as_deref().map(|ears| ears as &dyn Hints)
     }
 
-    async fn acquire(&self, claim: &Claim) -> Result<Outcome> {
+    fn heeds(&self, polling: &Polling) {
+        if let Some(ears) = &self.ears {
+            let _ = ears.polling.set(polling.clone());
+        }
+    }
+
+    fn place(&self, claim: &Claim) -> Option<Arc<dyn Place>> {
+        let place = self.ears.as_ref()?.place(claim.name(), claim.id())?;
+        Some(Arc::new(place))
+    }
+
+    async fn acquire(&self, claim: &Claim, waits: bool) -> Result<Outcome> {
         let id = claim.id().to_bytes();
+        let telling = if waits { self.telling(claim) } else { None };
         let mut values = vec![
             Value::Bytes(claim.name().as_str().as_bytes()),
             Value::Bytes(&id),
@@ -188,16 +231,32 @@ impl LockTable for Store {
             Value::Text(Some(&self.wait)),
             Value::Number(in_micros(claim.lock_delay())),
         ];
-        let mut statement = &self.statements.acquire;
         if claim.reserve() > 0 {
             values.push(Value::Number(claim.reserve().into()));
-            statement = &self.statements.reserve;
         }
+        if let Some(telling) = &telling {
+            values.extend([Value::Text(Some(&self.channel)), Value::Text(Some(&telling.payload))]);
+        }
+        let statement = match (claim.reserve() > 0, telling.is_some()) {
+            (false, false) => &self.statements.acquire,
+            (true, false) => &self.statements.reserve,
+            (false, true) => &self.statements.acquire_or_wait,
+            (true, true) => &self.statements.reserve_or_wait,
+        };
         let ready = self.opening.ready(statement, values);
         let seat = self.commands.seat().await?;
         let sent_at = claim.now();
+        if let Some(telling) = &telling {
+            telling.place.sends(telling.round, sent_at);
+        }
         match seat.send_for(claim.request(), ready).await {
-            Ok(rows) => outcome(&rows, claim, sent_at).map_err(|e| failure(e).at("postgres", "acquire").into()),
+            Ok(rows) => {
+                let told = |row: &PgRow| row.try_get::<Option<String>, _>("told").ok().flatten().is_some();
+                if let Some(telling) = telling {
+                    telling.place.answered(rows.first().is_some_and(told));
+                }
+                outcome(&rows, claim, sent_at).map_err(|e| failure(e).at("postgres", "acquire").into())
+            }
             // Held inside somebody's transaction, or just being taken.
             Err(failure) if failure.cause == Cause::Locked => Ok(Outcome::Held(Attempt::contended(Some(AGAIN), None))),
             Err(failure) => Err(failure.at("postgres", "acquire").into()),
@@ -217,17 +276,8 @@ impl LockTable for Store {
         self.renewals.renew(claim, server_ttl, at_once).await
     }
 
-    async fn free(&self, claim: &Claim, operation: &'static str) -> Result<bool> {
-        let id = claim.id().to_bytes();
-        let name = claim.name().as_str().as_bytes();
-        let values = vec![Value::Bytes(name), Value::Bytes(&id), Value::Text(Some(&self.channel))];
-        let ready = self.opening.ready(&self.statements.free, values);
-        // A second answer cannot tell that the first had freed it.
-        let outcome = self.commands.seat().await?.send_if(ready, |rows| !rows.is_empty()).await;
-        match outcome {
-            Ok(rows) => Ok(!rows.is_empty()),
-            Err(failure) => Err(failure.at("postgres", operation).into()),
-        }
+    async fn free(&self, claim: &Claim, token: Option<FencingToken>, operation: &'static str) -> Result<bool> {
+        self.give_up(claim.name(), claim.id(), token, operation).await
     }
 
     async fn void(&self, claim: &Claim) -> Result<()> {
@@ -238,7 +288,8 @@ impl LockTable for Store {
         // Or there is nothing to be freed yet, and the lock is taken after us. A transaction
         // of a caller's own takes no lock for a claim, and may stay open for long.
         let limit = LONG.min(self.opening.config.server.request_timeout.saturating_mul(2));
-        if claim.is_unanswered() && !self.older_have_ended("void", Whose::Engines, limit).await? {
+        let told = self.ears.as_ref().is_some_and(|ears| ears.places().is_told(claim.id()));
+        if (told || claim.is_unanswered()) && !self.older_have_ended("void", Whose::Engines, limit).await? {
             return Err(Error::new(ErrorKind::Unavailable, "a statement that may take the lock is still under way"));
         }
         if let Err(e) = self.rows("void", &self.statements.clean, Vec::new()).await {
@@ -283,8 +334,16 @@ impl LockTable for Store {
     }
 }
 
+fn taking(reserve: &str, rest: &str) -> String {
+    include_str!("sql/acquire.sql").replace("{reserve}", reserve).replace("{rest}", rest.trim())
+}
+
+fn waiting(channel: &str, telling: &str) -> String {
+    include_str!("sql/waits.sql").replace("{channel}", channel).replace("{telling}", telling)
+}
+
 /// The claim's id for a lock of PostgreSQL's own, which is taken by number.
-fn number(id: ClaimId) -> i64 {
+pub(super) fn number(id: ClaimId) -> i64 {
     let [a, b, c, d, e, f, g, h, ..] = id.to_bytes();
     i64::from_be_bytes([a, b, c, d, e, f, g, h])
 }

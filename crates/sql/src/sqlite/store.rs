@@ -199,7 +199,7 @@ impl LockTable for Store {
         return None;
     }
 
-    async fn acquire(&self, claim: &Claim) -> Result<Outcome> {
+    async fn acquire(&self, claim: &Claim, _: bool) -> Result<Outcome> {
         match self.take(claim).await? {
             Some((sent_at, token)) => Ok(Outcome::Granted(sent_at, token)),
             None => self.look(claim, false).await,
@@ -219,7 +219,7 @@ impl LockTable for Store {
         self.renewals.renew(claim, server_ttl, at_once).await
     }
 
-    async fn free(&self, claim: &Claim, operation: &'static str) -> Result<bool> {
+    async fn free(&self, claim: &Claim, _: Option<FencingToken>, operation: &'static str) -> Result<bool> {
         let mut seat = self.commands.seat().await?;
         let id = claim.id().to_bytes();
         let query =

@@ -1,0 +1,140 @@
+//! Who waits for which lock, as everyone who listens hears it.
+//!
+//! Notices of one database arrive everywhere in one order, that of the commits. So a client that has heard of
+//! something since its own hold began has heard of everything before it, and knows of nobody who has been served.
+
+use super::notice::{Handing, Waiting};
+use fencelock_core::ClaimId;
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// For how long one who waits counts as waiting: it tells so again every 5 s.
+const AGE: Duration = Duration::from_secs(15);
+/// The most who are kept of one name, and the most names.
+const MOST_WAITING: usize = 64;
+const MOST_NAMES: usize = 4_096;
+/// To how many at the head a release may hand the lock on: the first who is still there gets it.
+const HEAD: usize = 4;
+
+#[derive(Default)]
+pub(super) struct Queues(HashMap<String, Queue>);
+
+struct Queue {
+    waiting: VecDeque<(Waiting, Instant)>,
+    /// The newest token that was told.
+    newest: i64,
+    heard: Instant,
+}
+
+impl Queue {
+    fn remove(&mut self, id: ClaimId) {
+        self.waiting.retain(|(waiting, _)| waiting.id != id);
+    }
+}
+
+impl Queues {
+    /// Somebody waits, and saw the hold of `token`.
+    pub(super) fn waits(&mut self, name: String, waiting: Waiting, token: i64) {
+        let now = Instant::now();
+        if !self.0.contains_key(&name) && self.0.len() >= 64 {
+            self.0.retain(|_, queue| now.duration_since(queue.heard) < AGE);
+            if self.0.len() >= MOST_NAMES {
+                return;
+            }
+        }
+        let new = || Queue { waiting: VecDeque::new(), newest: 0, heard: now };
+        let queue = self.0.entry(name).or_insert_with(new);
+        (queue.newest, queue.heard) = (queue.newest.max(token), now);
+        queue.waiting.retain(|(_, heard)| now.duration_since(*heard) < AGE);
+        if let Some(known) = queue.waiting.iter_mut().find(|(known, _)| known.id == waiting.id) {
+            *known = (waiting, now);
+        } else if queue.waiting.len() < MOST_WAITING {
+            queue.waiting.push_back((waiting, now));
+        }
+    }
+
+    pub(super) fn handed(&mut self, handing: &Handing) {
+        if let Some(queue) = self.0.get_mut(&handing.name) {
+            queue.remove(handing.from);
+            queue.remove(handing.to);
+            queue.newest = queue.newest.max(handing.token);
+        }
+    }
+
+    pub(super) fn gone(&mut self, name: &str, ids: impl IntoIterator<Item = ClaimId>) {
+        if let Some(queue) = self.0.get_mut(name) {
+            ids.into_iter().for_each(|id| queue.remove(id));
+        }
+    }
+
+    /// To whom a hold of `token` may be handed on: nobody while what was told before it began may not have been heard.
+    pub(super) fn heads(&self, name: &str, id: ClaimId, token: i64) -> Vec<Waiting> {
+        let Some(queue) = self.0.get(name).filter(|queue| queue.newest >= token) else { return Vec::new() };
+        let now = Instant::now();
+        let fresh =
+            queue.waiting.iter().filter(|(waiting, heard)| waiting.id != id && now.duration_since(*heard) < AGE);
+        fresh.take(HEAD).map(|(waiting, _)| waiting.clone()).collect()
+    }
+
+    /// Notices were missed.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fencelock_core::{LockName, Terms};
+
+    fn waiting() -> Waiting {
+        let claim = Terms::new(LockName::new("a").unwrap(), Duration::from_secs(1)).mint().unwrap();
+        Waiting::new(&claim, 1, 0, 0)
+    }
+
+    fn handing(from: ClaimId, to: ClaimId, token: i64) -> Handing {
+        Handing { name: "61".to_owned(), from, to, listener: 1, round: 0, passed: 1, token }
+    }
+
+    fn heads(queues: &Queues, id: ClaimId, token: i64) -> Vec<ClaimId> {
+        queues.heads("61", id, token).iter().map(|waiting| waiting.id).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_is_served_in_order_once_and_not_for_ever() {
+        let (mut queues, [a, b, c]) = (Queues::default(), [waiting(), waiting(), waiting()]);
+        for waiting in [&a, &b, &a, &c] {
+            queues.waits("61".to_owned(), waiting.clone(), 7);
+        }
+        let other = ClaimId::from_bytes([1; 16]);
+        assert_eq!(heads(&queues, other, 7), [a.id, b.id, c.id]);
+        assert_eq!(heads(&queues, a.id, 7), [b.id, c.id]);
+        assert!(heads(&queues, other, 8).is_empty(), "of what was before token 8, not everything may have been heard");
+        assert!(queues.heads("62", other, 0).is_empty());
+        queues.handed(&handing(other, a.id, 8));
+        assert_eq!(heads(&queues, a.id, 8), [b.id, c.id]);
+        queues.gone("61", [b.id]);
+        tokio::time::advance(AGE / 2).await;
+        queues.waits("61".to_owned(), b.clone(), 8);
+        tokio::time::advance(AGE / 2).await;
+        assert_eq!(heads(&queues, a.id, 8), [b.id], "the other has not told for long");
+        queues.clear();
+        assert!(heads(&queues, a.id, 0).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_many_tell_what_is_kept_is_bounded() {
+        let mut queues = Queues::default();
+        for _ in 0..200 {
+            queues.waits("61".to_owned(), waiting(), 7);
+        }
+        for n in 0..10_000 {
+            queues.waits(n.to_string(), waiting(), 7);
+        }
+        assert!(queues.0.len() <= MOST_NAMES && queues.0.values().all(|queue| queue.waiting.len() <= MOST_WAITING));
+        tokio::time::advance(AGE).await;
+        queues.waits("x".to_owned(), waiting(), 7);
+        assert_eq!(queues.0.len(), 1);
+    }
+}
