@@ -13,6 +13,7 @@ use super::notice::{Handing, Notice, Waiting, hex, unhex};
 use super::places::{Places, Shared, Waits};
 use super::queues::Queues;
 use super::store::Store;
+use crate::micros::micros;
 use async_trait::async_trait;
 use fencelock_core::{ClaimId, Error, ErrorKind, Hint, Hints, LockName, Polling, Result};
 use sqlx::AssertSqlSafe;
@@ -21,6 +22,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 /// What lies between attempts to listen again, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -28,6 +30,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 /// After how long without a notice the server is asked whether it is still there:
 /// a connection that was cut without a word looks like one where nothing happens.
 const QUIET: Duration = Duration::from_secs(30);
+
+/// How long after the end of a hold whoever waits looks whether it has been renewed.
+const AFTER: Duration = Duration::from_millis(5);
 
 /// The ears of one client.
 pub(crate) struct Ears {
@@ -54,7 +59,16 @@ struct Heard {
 }
 
 /// Whom to wake for a name, as notices write it.
-type Names = HashMap<String, Vec<Weak<Notify>>>;
+type Names = HashMap<String, Vec<Weak<Told>>>;
+
+/// What one ear has been told.
+#[derive(Default)]
+struct Told {
+    freed: Notify,
+    /// When the hold to which the lock was handed on runs out unless it is renewed: whoever got it may be dead.
+    until: Mutex<Option<Instant>>,
+    handed: Notify,
+}
 
 /// The channel of a table. Longer ones than 63 bytes are cut by the server, so it is hashed (FNV-1a).
 pub(crate) fn channel(table: &str) -> String {
@@ -126,7 +140,7 @@ impl Ears {
                 }
             }
             Some(Notice::Handed(handing)) => self.handed(&handing),
-            Some(Notice::Gone(name, id)) => self.heard().queues.gone(&name, [id]),
+            Some(Notice::Gone(name, id, token)) => self.heard().queues.gone(&name, id, token),
             None => {}
         }
     }
@@ -138,9 +152,11 @@ impl Ears {
 
     /// The lock may be free.
     pub(super) fn freed(&self, name: &str) {
-        if let Some(ears) = self.names().get(name) {
-            ears.iter().filter_map(Weak::upgrade).for_each(|ear| ear.notify_one());
-        }
+        self.of(name).iter().for_each(|ear| ear.freed.notify_one());
+    }
+
+    fn of(&self, name: &str) -> Vec<Arc<Told>> {
+        self.names().get(name).map(|ears| ears.iter().filter_map(Weak::upgrade).collect()).unwrap_or_default()
     }
 
     fn handed(&self, handing: &Handing) {
@@ -148,6 +164,11 @@ impl Ears {
         heard.queues.handed(handing);
         let ours = heard.listener == Some(handing.listener);
         drop(heard);
+        let until = Instant::now() + micros(handing.ttl) + AFTER;
+        for ear in self.of(&handing.name) {
+            *ear.until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+            ear.handed.notify_one();
+        }
         let place = self.places().find(handing.to);
         if place.is_some_and(|place| place.receives(handing)) || !ours {
             return;
@@ -176,24 +197,24 @@ impl Ears {
         self.places().find(id)
     }
 
-    /// To whom a hold of `token` may be handed on.
-    pub(super) fn heads(&self, name: &str, id: ClaimId, token: i64) -> Vec<Waiting> {
-        self.heard().queues.heads(name, id, token)
+    /// To whom a hold may be handed on that began after the hold of token `since`.
+    pub(super) fn heads(&self, name: &str, id: ClaimId, since: i64) -> Vec<Waiting> {
+        self.heard().queues.heads(name, id, since)
     }
 
     /// These are not there any more.
-    pub(super) fn gone(&self, name: &str, ids: impl IntoIterator<Item = ClaimId>) {
-        self.heard().queues.gone(name, ids);
+    pub(super) fn dead(&self, name: &str, ids: impl IntoIterator<Item = ClaimId>) {
+        self.heard().queues.dead(name, ids);
     }
 
     fn ear(&self, name: &LockName) -> Ear {
-        let (name, told) = (written(name), Arc::new(Notify::new()));
+        let (name, told) = (written(name), Arc::<Told>::default());
         self.names().entry(name.clone()).or_default().push(Arc::downgrade(&told));
         Ear { ears: Weak::clone(&self.itself), name, told }
     }
 
     fn heard_of_all(&self) {
-        self.names().values().flatten().filter_map(Weak::upgrade).for_each(|ear| ear.notify_one());
+        self.names().values().flatten().filter_map(Weak::upgrade).for_each(|ear| ear.freed.notify_one());
     }
 
     /// Starts the task that listens: at the first ear, or when others were found to wait for us.
@@ -287,13 +308,30 @@ impl Hints for Ears {
 pub(super) struct Ear {
     ears: Weak<Ears>,
     name: String,
-    told: Arc<Notify>,
+    told: Arc<Told>,
 }
 
 #[async_trait]
 impl Hint for Ear {
     async fn heard(&mut self) {
-        self.told.notified().await;
+        loop {
+            let until = *self.told.until.lock().unwrap_or_else(PoisonError::into_inner);
+            let ends = async {
+                match until {
+                    Some(until) => tokio::time::sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.told.freed.notified() => return,
+                () = self.told.handed.notified() => {}
+                () = ends => {
+                    *self.told.until.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                    return;
+                }
+            }
+        }
     }
 }
 

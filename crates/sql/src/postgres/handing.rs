@@ -51,9 +51,14 @@ impl Store {
     fn heads(&self, name: &LockName, id: ClaimId, token: Option<FencingToken>) -> Option<Heads> {
         let ears = self.ears.as_ref()?;
         let told = ears.places().is_told(id);
-        let passed = ears.find(id).map_or(0, |place| place.state().passed);
+        let place = ears.find(id);
+        let (since, passed) = place.map_or((None, 0), |place| {
+            let state = place.state();
+            (state.since, state.passed)
+        });
         let token = token.and_then(|token| i64::try_from(token.get()).ok()).filter(|_| passed < MOST);
-        let waiting = token.map(|token| ears.heads(&hex(name.as_str().as_bytes()), id, token)).unwrap_or_default();
+        let since = token.map(|token| since.unwrap_or(token));
+        let waiting = since.map(|since| ears.heads(&hex(name.as_str().as_bytes()), id, since)).unwrap_or_default();
         (told || !waiting.is_empty()).then_some(Heads { waiting, told, passed })
     }
 
@@ -87,7 +92,7 @@ impl Store {
             // Those before the one who got it were not there any more; if nobody did, all were not.
             let place = rows.first().and_then(|row| row.try_get::<Option<i64>, _>("place").ok().flatten());
             let upto = place.map_or(all.len(), |place| usize::try_from(place).unwrap_or(0));
-            ears.gone(&written, all.iter().take(upto).map(|waiting| waiting.id));
+            ears.dead(&written, all.iter().take(upto).map(|waiting| waiting.id));
             ears.places().over(id);
         }
         Ok(is_done(&rows))

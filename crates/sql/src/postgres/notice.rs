@@ -36,8 +36,8 @@ pub(super) enum Notice {
     Waits(String, Waiting, i64),
     /// A release handed the lock on.
     Handed(Handing),
-    /// A claim waits and holds no more.
-    Gone(String, ClaimId),
+    /// A claim waits and holds no more; it held under this token, or did not hold.
+    Gone(String, ClaimId, i64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub(super) struct Handing {
     /// How often it was handed on since it was last free for all.
     pub(super) passed: i64,
     pub(super) token: i64,
+    /// From when it was handed on, with the lock delay.
+    pub(super) ttl: i64,
 }
 
 /// Bytes in hexadecimal.
@@ -132,8 +134,9 @@ impl Notice {
                 round: words.next()?.parse().ok()?,
                 passed: within(words.next()?, 0, i64::MAX)?,
                 token: within(words.next()?, 0, i64::MAX)?,
+                ttl: within(words.next()?, 0, MOST_MICROS)?,
             }),
-            "x" => Self::Gone(words.next()?.to_owned(), id(words.next()?)?),
+            "x" => Self::Gone(words.next()?.to_owned(), id(words.next()?)?, within(words.next()?, 0, i64::MAX)?),
             name => Self::Freed(name.to_owned()),
         };
         words.next().is_none().then_some(notice)
@@ -168,7 +171,7 @@ mod tests {
             assert_eq!(Notice::read(&payload), Some(Notice::Waits("61".to_owned(), waiting, 12)));
         }
         let id = waiting(None).id;
-        assert_eq!(Notice::read(&format!("x 61 {id}")), Some(Notice::Gone("61".to_owned(), id)));
+        assert_eq!(Notice::read(&format!("x 61 {id} 5")), Some(Notice::Gone("61".to_owned(), id, 5)));
         assert_eq!(Notice::read("6162"), Some(Notice::Freed("6162".to_owned())));
         let long = Waiting { holder: "x".repeat(4_000), ..waiting(None) };
         assert_eq!(long.written("61"), None);

@@ -69,6 +69,8 @@ pub(super) struct State {
     heard: bool,
     handed: Option<Handed>,
     held: Option<FencingToken>,
+    /// The token of the hold before this one, where that is known.
+    pub(super) since: Option<i64>,
     /// How often the lock was handed on since it was last free for all.
     pub(super) passed: i64,
 }
@@ -117,6 +119,11 @@ impl Shared {
         state.told |= told;
     }
 
+    /// The lock was last held under `token`, as far as the statement saw that took it.
+    pub(super) fn follows(&self, token: Option<i64>) {
+        self.state().since = token;
+    }
+
     /// The lock was handed on to the claim; false if it holds it under another token, or did.
     pub(super) fn receives(&self, handing: &Handing) -> bool {
         let token = FencingToken::new(u64::try_from(handing.token).unwrap_or(0));
@@ -124,7 +131,7 @@ impl Shared {
         if state.held.is_none() {
             let sent = state.sent.iter().find(|(round, _)| *round == handing.round);
             state.handed = Some(Handed { sent_at: sent.map(|(_, at)| *at), token });
-            state.passed = handing.passed;
+            (state.passed, state.since) = (handing.passed, None);
             drop(state);
             self.changed.notify_waiters();
             return true;

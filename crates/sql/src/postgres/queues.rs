@@ -62,15 +62,25 @@ impl Queues {
         }
     }
 
-    pub(super) fn gone(&mut self, name: &str, ids: impl IntoIterator<Item = ClaimId>) {
+    /// The claim waits and holds no more; it held under `token`, or did not.
+    pub(super) fn gone(&mut self, name: &str, id: ClaimId, token: i64) {
+        if let Some(queue) = self.0.get_mut(name) {
+            queue.remove(id);
+            queue.newest = queue.newest.max(token);
+        }
+    }
+
+    /// These are not there any more.
+    pub(super) fn dead(&mut self, name: &str, ids: impl IntoIterator<Item = ClaimId>) {
         if let Some(queue) = self.0.get_mut(name) {
             ids.into_iter().for_each(|id| queue.remove(id));
         }
     }
 
-    /// To whom a hold of `token` may be handed on: nobody while what was told before it began may not have been heard.
-    pub(super) fn heads(&self, name: &str, id: ClaimId, token: i64) -> Vec<Waiting> {
-        let Some(queue) = self.0.get(name).filter(|queue| queue.newest >= token) else { return Vec::new() };
+    /// To whom a hold may be handed on that began after the hold of token `since`: nobody while what was told before
+    /// that ended may not have been heard, since those who have been served since would be served again.
+    pub(super) fn heads(&self, name: &str, id: ClaimId, since: i64) -> Vec<Waiting> {
+        let Some(queue) = self.0.get(name).filter(|queue| queue.newest >= since) else { return Vec::new() };
         let now = Instant::now();
         let fresh =
             queue.waiting.iter().filter(|(waiting, heard)| waiting.id != id && now.duration_since(*heard) < AGE);
@@ -94,7 +104,7 @@ mod tests {
     }
 
     fn handing(from: ClaimId, to: ClaimId, token: i64) -> Handing {
-        Handing { name: "61".to_owned(), from, to, listener: 1, round: 0, passed: 1, token }
+        Handing { name: "61".to_owned(), from, to, listener: 1, round: 0, passed: 1, token, ttl: 1 }
     }
 
     fn heads(queues: &Queues, id: ClaimId, token: i64) -> Vec<ClaimId> {
@@ -114,7 +124,7 @@ mod tests {
         assert!(queues.heads("62", other, 0).is_empty());
         queues.handed(&handing(other, a.id, 8));
         assert_eq!(heads(&queues, a.id, 8), [b.id, c.id]);
-        queues.gone("61", [b.id]);
+        queues.gone("61", b.id, 8);
         tokio::time::advance(AGE / 2).await;
         queues.waits("61".to_owned(), b.clone(), 8);
         tokio::time::advance(AGE / 2).await;

@@ -254,6 +254,7 @@ impl LockTable for Store {
                 let told = |row: &PgRow| row.try_get::<Option<String>, _>("told").ok().flatten().is_some();
                 if let Some(telling) = telling {
                     telling.place.answered(rows.first().is_some_and(told));
+                    telling.place.follows(rows.first().and_then(|row| row.try_get("token").ok().flatten()));
                 }
                 outcome(&rows, claim, sent_at).map_err(|e| failure(e).at("postgres", "acquire").into())
             }

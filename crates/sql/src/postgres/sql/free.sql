@@ -2,7 +2,9 @@
 WITH freed AS (
   UPDATE {locks} AS l SET expires_at = 0
   WHERE l.name = $1 AND l.claim_id = $2 AND l.expires_at <> 0
-  RETURNING l.waited
+  RETURNING l.waited, l.token
 )
 -- told only where somebody waits, since commits that tell go one after the other
-SELECT CASE WHEN waited THEN pg_notify($3, encode($1, 'hex'))::text END AS told FROM freed
+SELECT CASE WHEN waited THEN pg_notify($3, encode($1, 'hex'))::text END AS told,
+  CASE WHEN waited THEN pg_notify($3, concat_ws(' ', 'x', encode($1, 'hex'), encode($2, 'hex'), token))::text END AS gone
+FROM freed

@@ -30,14 +30,16 @@ WITH n AS MATERIALIZED (
     acquired_at = CASE WHEN next.id IS NULL THEN l.acquired_at ELSE n.at END
   FROM n LEFT JOIN next ON true
   WHERE l.name = $1 AND l.claim_id = $2 AND l.expires_at <> 0
-  RETURNING l.token, l.waited, next.id, next.listener, next.round, next.place
+  RETURNING l.token, l.ttl, l.waited, next.id, next.listener, next.round, next.place
 )
 SELECT freed.token IS NOT NULL AS done, freed.place,
   CASE
     WHEN freed.id IS NOT NULL THEN pg_notify($3, concat_ws(' ', 'g', encode($1, 'hex'), encode($2, 'hex'),
-      encode(freed.id, 'hex'), freed.listener, freed.round, $5::bigint + 1, freed.token))::text
+      encode(freed.id, 'hex'), freed.listener, freed.round, $5::bigint + 1, freed.token, freed.ttl))::text
     WHEN freed.waited THEN pg_notify($3, encode($1, 'hex'))::text
   END AS told,
-  -- one who was handed nothing, and waits no more
-  CASE WHEN $4 AND freed.id IS NULL THEN pg_notify($3, concat_ws(' ', 'x', encode($1, 'hex'), encode($2, 'hex')))::text END AS gone
+  -- whoever gave it back waits no more, and the next holder knows by the token that it has heard of everything before
+  CASE WHEN freed.id IS NULL AND ($4 OR freed.waited)
+    THEN pg_notify($3, concat_ws(' ', 'x', encode($1, 'hex'), encode($2, 'hex'), coalesce(freed.token, 0)))::text
+  END AS gone
 FROM n LEFT JOIN freed ON true
