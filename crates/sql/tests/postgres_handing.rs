@@ -35,12 +35,12 @@ impl Overheard {
         Self(listener)
     }
 
-    /// The words of the next notice that begins with `kind`.
+    /// The words of the next notice that begins with `kind`, but for those of the lock `first`.
     async fn next(&mut self, kind: &str) -> Vec<String> {
         loop {
             let notice = tokio::time::timeout(ms(20_000), self.0.recv()).await.expect("a notice").unwrap();
             let words: Vec<_> = notice.payload().split(' ').map(str::to_owned).collect();
-            if words[0] == kind {
+            if words[0] == kind && words[1] != "6669727374" {
                 return words;
             }
         }
