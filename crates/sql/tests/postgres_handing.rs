@@ -17,12 +17,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// The channel of the table `fencelock_locks`, by its FNV-1a.
-fn channel() -> String {
-    let hash = "fencelock_locks"
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    format!("fencelock_{hash:016x}")
+/// The channel that only those know who may read the tables.
+async fn channel(db: &Pg) -> String {
+    db.client().await.close().await;
+    let of = async |key| db.number(&format!("SELECT value FROM fencelock_locks_meta WHERE key = '{key}'")).await;
+    format!("fencelock_{:016x}{:016x}", of("channel_1").await, of("channel_2").await)
 }
 
 /// What clients tell each other.
@@ -31,7 +30,7 @@ struct Overheard(PgListener);
 impl Overheard {
     async fn of(db: &Pg) -> Self {
         let mut listener = PgListener::connect(&db.url()).await.unwrap();
-        listener.listen(&channel()).await.unwrap();
+        listener.listen(&channel(db).await).await.unwrap();
         Self(listener)
     }
 
@@ -200,7 +199,7 @@ async fn what_is_handed_to_one_who_has_left_is_handed_on() {
             expires_at = {now} + 60000000 WHERE name = 'a';
         SELECT pg_notify('{channel}', 'g 61 {id} {id} {listener} {round} 1 {token} 60000000')",
         now = Pg::NOW,
-        channel = channel(),
+        channel = channel(&db).await,
     ))
     .await;
     let given_back = Instant::now();
@@ -229,6 +228,61 @@ async fn a_notice_that_is_lost_is_made_up_for() {
     assert_eq!(next.token().as_i64(), token);
     next.release().await.unwrap();
     assert!(guard.release().await.is_err());
+}
+
+/// Anybody who may connect may send notices, and knows the channel that is called after the table.
+async fn nobody_else_can_hand_it_on() {
+    let db = Pg::start();
+    let (holder, client) = (listening(&db).await, listening(&db).await);
+    let mut overheard = Overheard::of(&db).await;
+    let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
+    let waiting = tokio::spawn(client.named("a").ttl(ms(30_000)).wait_at_most(ms(60_000)).acquire());
+    let told = overheard.next("w").await;
+    let hash = "fencelock_locks"
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let (id, listener, round) = (&told[2], &told[3], &told[4]);
+    db.run("CREATE ROLE nobody LOGIN").await;
+    db.run(&format!(
+        "SET ROLE nobody; SELECT pg_notify('fencelock_{hash:016x}', 'g 61 {id} {id} {listener} {round} 1 9 60000000')"
+    ))
+    .await;
+    tokio::time::sleep(ms(500)).await;
+    assert!(!waiting.is_finished() && guard.is_held());
+    // Who may not read the tables cannot learn the other.
+    let pool = db.pool().await;
+    let mut transaction = pool.begin().await.unwrap();
+    Pg::run_in(&mut transaction, "SET LOCAL ROLE nobody").await;
+    let read = sqlx::query("SELECT value FROM fencelock_locks_meta").fetch_all(&mut *transaction).await;
+    assert!(read.is_err());
+    drop(transaction);
+    guard.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+/// Who may not write down a channel waits as it did before there was one.
+async fn without_a_channel_of_their_own_they_are_woken() {
+    let db = Pg::start();
+    db.client().await.close().await;
+    db.run(
+        "DELETE FROM fencelock_locks_meta WHERE key <> 'layout'; CREATE ROLE app LOGIN;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock_locks, fencelock_locks_voids TO app;
+        GRANT SELECT ON fencelock_locks_meta TO app",
+    )
+    .await;
+    let url = format!("postgres://app@{}/postgres", db.address());
+    let client = async || LockClient::new(Pg::connect(&url).await.unwrap()).unwrap();
+    let (one, other) = (client().await, client().await);
+    for _ in 0..5 {
+        let guard = one.named("a").ttl(ms(60_000)).acquire().await.unwrap();
+        let waiting = tokio::spawn(other.named("a").wait_at_most(ms(60_000)).acquire());
+        tokio::time::sleep(ms(200)).await;
+        let released = Instant::now();
+        guard.release().await.unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+        assert!(released.elapsed() < ms(2_000), "{:?}", released.elapsed());
+    }
+    assert_eq!(db.number("SELECT count(*) FROM fencelock_locks_meta").await, 1);
 }
 
 /// Counted from when the news came, it would be believed after the server has let it go.
@@ -300,6 +354,8 @@ fn main() -> ExitCode {
         what_is_handed_to_one_who_has_left_is_handed_on,
         a_notice_that_is_lost_is_made_up_for,
         a_hold_counts_from_before_it_was_asked_for,
+        nobody_else_can_hand_it_on,
+        without_a_channel_of_their_own_they_are_woken,
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -38,6 +38,8 @@ const AFTER: Duration = Duration::from_millis(5);
 pub(crate) struct Ears {
     options: PgConnectOptions,
     channel: String,
+    /// Where waiters tell of themselves, and releases hand on.
+    secret: Option<String>,
     limit: Duration,
     quiet: Duration,
     names: Mutex<Names>,
@@ -83,15 +85,27 @@ fn written(name: &LockName) -> String {
 }
 
 impl Ears {
-    pub(crate) fn new(options: PgConnectOptions, channel: String, limit: Duration) -> Arc<Self> {
-        Self::asking(options, channel, limit, QUIET)
+    pub(crate) fn new(
+        options: PgConnectOptions,
+        channel: String,
+        secret: Option<String>,
+        limit: Duration,
+    ) -> Arc<Self> {
+        Self::asking(options, channel, secret, limit, QUIET)
     }
 
-    fn asking(options: PgConnectOptions, channel: String, limit: Duration, quiet: Duration) -> Arc<Self> {
+    fn asking(
+        options: PgConnectOptions,
+        channel: String,
+        secret: Option<String>,
+        limit: Duration,
+        quiet: Duration,
+    ) -> Arc<Self> {
         let (names, listening) = (Mutex::default(), watch::Sender::new(false));
         Arc::new_cyclic(|itself| Self {
             options,
             channel,
+            secret,
             limit,
             quiet,
             names,
@@ -117,9 +131,9 @@ impl Ears {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What shows that this client listens, while it does.
+    /// What shows that this client listens, while it does: to releases that hand on as well.
     pub(super) fn listener(&self) -> Option<i64> {
-        self.heard().listener
+        self.heard().listener.filter(|_| self.secret.is_some())
     }
 
     /// From here on a session listens that holds this lock, or none: what was told meanwhile was missed.
@@ -131,9 +145,11 @@ impl Ears {
         self.listening.send_replace(listener.is_some());
     }
 
-    fn hears(&self, payload: &str) {
+    fn hears(&self, channel: &str, payload: &str) {
+        if self.secret.as_deref() != Some(channel) {
+            return self.freed(payload);
+        }
         match Notice::read(payload) {
-            Some(Notice::Freed(name)) => self.freed(&name),
             Some(Notice::Waits(name, waiting, token)) => {
                 if self.knows(&name) {
                     self.heard().queues.waits(name, waiting, token);
@@ -236,7 +252,7 @@ impl Ears {
         let mut listener = PgListener::connect_with(&pool).await?;
         // It would listen again by itself only after some breaks, and tell of none of them.
         listener.eager_reconnect(false);
-        listener.listen(&self.channel).await?;
+        listener.listen_all([&self.channel].into_iter().chain(&self.secret).map(String::as_str)).await?;
         // Each session has its own: what was told of an earlier one must find nobody there.
         let key = ClaimId::random().map_err(|_| sqlx::Error::WorkerCrashed)?.to_bytes();
         let [a, b, c, d, e, f, g, h, ..] = key;
@@ -276,7 +292,7 @@ async fn tend(ears: Weak<Ears>) {
                         Err(_) => break,
                     };
                     let Some(here) = ears.upgrade() else { return };
-                    here.hears(notice.payload());
+                    here.hears(notice.channel(), notice.payload());
                 }
                 let Some(here) = ears.upgrade() else { return };
                 here.listens(None);
@@ -384,7 +400,7 @@ mod tests {
         let proxy = Proxy::before(server.address()).unwrap();
         let url = server.url().replace(&server.address().to_string(), &format!("127.0.0.1:{}", proxy.port()));
         let options = url.parse::<PgConnectOptions>().unwrap().application_name("ears");
-        let ears = Ears::asking(options, "c".to_owned(), Duration::from_secs(2), QUIET);
+        let ears = Ears::asking(options, "c".to_owned(), None, Duration::from_secs(2), QUIET);
         (server, proxy, ears)
     }
 

@@ -50,6 +50,7 @@ impl Store {
 
     fn heads(&self, name: &LockName, id: ClaimId, token: Option<FencingToken>) -> Option<Heads> {
         let ears = self.ears.as_ref()?;
+        self.opening.secret.as_ref()?;
         let told = ears.places().is_told(id);
         let place = ears.find(id);
         let (since, passed) = place.map_or((None, 0), |place| {
@@ -84,6 +85,7 @@ impl Store {
             bytes(|waiting| waiting.holder.clone().into_bytes()),
             bytes(|waiting| waiting.note.as_ref().map_or_else(Vec::new, |note| format!("n{note}").into_bytes())),
         ];
+        let values = values.into_iter().chain([Value::Text(self.opening.secret.as_deref())]).collect();
         let ready = self.opening.ready(&self.statements.hand, values);
         let seat = self.commands.seat().await.map_err(Failure::before)?;
         // A second answer cannot tell what the first had done.
@@ -100,7 +102,12 @@ impl Store {
 
     async fn free_row(&self, name: &LockName, id: ClaimId) -> Result<bool, Failure> {
         let id = id.to_bytes();
-        let values = vec![Value::Bytes(name.as_str().as_bytes()), Value::Bytes(&id), Value::Text(Some(&self.channel))];
+        let values = vec![
+            Value::Bytes(name.as_str().as_bytes()),
+            Value::Bytes(&id),
+            Value::Text(Some(&self.channel)),
+            Value::Text(self.opening.secret.as_deref()),
+        ];
         let ready = self.opening.ready(&self.statements.free, values);
         let seat = self.commands.seat().await.map_err(Failure::before)?;
         let rows = seat.send_if(ready, |rows| !rows.is_empty()).await?;

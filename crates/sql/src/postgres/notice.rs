@@ -1,7 +1,6 @@
-//! What clients tell each other on the table's channel.
+//! What clients tell each other on the channel whose name only they know.
 //!
-//! A name in hexadecimal, and nothing else, says that its lock was freed. What begins with a letter that is no such
-//! digit came later, and clients that do not know it pass over it.
+//! On the other, which older versions listen to as well, there are names of locks that were freed, and nothing else.
 
 use crate::micros::in_micros;
 use fencelock_core::{Claim, ClaimId};
@@ -30,8 +29,6 @@ pub(super) struct Waiting {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
-    /// The name's lock may be free.
-    Freed(String),
     /// Somebody waits, and saw the hold of this token.
     Waits(String, Waiting, i64),
     /// A release handed the lock on.
@@ -137,7 +134,7 @@ impl Notice {
                 ttl: within(words.next()?, 0, MOST_MICROS)?,
             }),
             "x" => Self::Gone(words.next()?.to_owned(), id(words.next()?)?, within(words.next()?, 0, i64::MAX)?),
-            name => Self::Freed(name.to_owned()),
+            _ => return None,
         };
         words.next().is_none().then_some(notice)
     }
@@ -172,7 +169,6 @@ mod tests {
         }
         let id = waiting(None).id;
         assert_eq!(Notice::read(&format!("x 61 {id} 5")), Some(Notice::Gone("61".to_owned(), id, 5)));
-        assert_eq!(Notice::read("6162"), Some(Notice::Freed("6162".to_owned())));
         let long = Waiting { holder: "x".repeat(4_000), ..waiting(None) };
         assert_eq!(long.written("61"), None);
     }
@@ -184,7 +180,7 @@ mod tests {
             // A word less, or half of one: never a panic.
             let _ = Notice::read(right.get(..at).unwrap_or_default());
         }
-        for wrong in ["w", "g 61", "x 61 zz", "x 61 6é", &right.replace(" h", " "), &(right.clone() + " 1")] {
+        for wrong in ["w", "6162", "g 61", "x 61 zz", "x 61 6é", &right.replace(" h", " "), &(right.clone() + " 1")] {
             assert_eq!(Notice::read(wrong), None, "{wrong}");
         }
     }

@@ -112,7 +112,8 @@ impl Store {
             lock: sql(include_str!("sql/lock.sql")),
         };
         let channel = super::ears::channel(&server.table);
-        let ears = (!opening.pooled).then(|| Ears::new(opening.config.options(), channel.clone(), limit));
+        let ears = (!opening.pooled)
+            .then(|| Ears::new(opening.config.options(), channel.clone(), opening.secret.clone(), limit));
         let wait = LOCK_WAIT.as_millis().to_string();
         let store = Arc::new(Self { opening, commands, renewals, ears, channel, wait, statements });
         if let Some(ears) = &store.ears {
@@ -235,7 +236,7 @@ impl LockTable for Store {
             values.push(Value::Number(claim.reserve().into()));
         }
         if let Some(telling) = &telling {
-            values.extend([Value::Text(Some(&self.channel)), Value::Text(Some(&telling.payload))]);
+            values.extend([Value::Text(self.opening.secret.as_deref()), Value::Text(Some(&telling.payload))]);
         }
         let statement = match (claim.reserve() > 0, telling.is_some()) {
             (false, false) => &self.statements.acquire,

@@ -1,6 +1,7 @@
 -- $1 name, $2 claim, $3 channel, $4 whether others were told of the claim, $5 how often the lock was handed on,
 -- and those who wait: $6 claims, $7 the claims as numbers, $8 what their sessions hold, $9 rounds, $10 server ttls,
--- $11 lock delays, $12 reserves, $13 smallest tokens, $14 holders, $15 notes, after a byte if there is one
+-- $11 lock delays, $12 reserves, $13 smallest tokens, $14 holders, $15 notes, after a byte if there is one;
+-- $16 the channel that only we know
 WITH n AS MATERIALIZED (
   SELECT {now} AS at
 ), next AS MATERIALIZED (
@@ -34,12 +35,12 @@ WITH n AS MATERIALIZED (
 )
 SELECT freed.token IS NOT NULL AS done, freed.place,
   CASE
-    WHEN freed.id IS NOT NULL THEN pg_notify($3, concat_ws(' ', 'g', encode($1, 'hex'), encode($2, 'hex'),
+    WHEN freed.id IS NOT NULL THEN pg_notify($16, concat_ws(' ', 'g', encode($1, 'hex'), encode($2, 'hex'),
       encode(freed.id, 'hex'), freed.listener, freed.round, $5::bigint + 1, freed.token, freed.ttl))::text
     WHEN freed.waited THEN pg_notify($3, encode($1, 'hex'))::text
   END AS told,
   -- whoever gave it back waits no more, and the next holder knows by the token that it has heard of everything before
   CASE WHEN freed.id IS NULL AND ($4 OR freed.waited)
-    THEN pg_notify($3, concat_ws(' ', 'x', encode($1, 'hex'), encode($2, 'hex'), coalesce(freed.token, 0)))::text
+    THEN pg_notify($16, concat_ws(' ', 'x', encode($1, 'hex'), encode($2, 'hex'), coalesce(freed.token, 0)))::text
   END AS gone
 FROM n LEFT JOIN freed ON true
