@@ -10,7 +10,7 @@ use sqlx::postgres::PgRow;
 
 /// How often a lock is handed on before it is free for all: who does not tell of itself, behind a pooler or in an older
 /// version, must get its chance.
-const MOST: i64 = 100;
+const MOST: i64 = 200;
 
 /// What is known of who waits when a lock is given back.
 struct Heads {
