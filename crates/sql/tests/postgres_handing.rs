@@ -2,7 +2,15 @@
 //!
 //! Run as a child of itself, it is one client that waits, which can be killed or stopped.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
 
 mod server;
 
@@ -96,7 +104,7 @@ async fn once(client: LockClient) {
 }
 
 async fn a_handover_is_two_statements() {
-    const EACH: usize = 100;
+    const EACH: u32 = 100;
     let db = Pg(Postgres::start_with(["fsync=off", "log_statement=all", "log_line_prefix=%a "]).unwrap());
     let sent = || {
         let log = std::fs::read_to_string(db.0.server().folder().join("log")).unwrap();
@@ -133,8 +141,8 @@ async fn a_handover_is_two_statements() {
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
-    let each = (sent() - before) as f64 / (8 * EACH) as f64;
-    println!("{each:.2} statements a handover, {:?} each", began.elapsed() / (8 * EACH as u32));
+    let each = f64::from(u32::try_from(sent() - before).unwrap()) / f64::from(8 * EACH);
+    println!("{each:.2} statements a handover, {:?} each", began.elapsed() / (8 * EACH));
     assert!(each <= 2.2, "{each:.2}");
 }
 

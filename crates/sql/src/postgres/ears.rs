@@ -150,14 +150,12 @@ impl Ears {
             return self.freed(payload);
         }
         match Notice::read(payload) {
-            Some(Notice::Waits(name, waiting, token)) => {
-                if self.knows(&name) {
-                    self.heard().queues.waits(name, waiting, token);
-                }
+            Some(Notice::Waits(name, waiting, token)) if self.knows(&name) => {
+                self.heard().queues.waits(name, waiting, token);
             }
             Some(Notice::Handed(handing)) => self.handed(&handing),
             Some(Notice::Gone(name, id, token)) => self.heard().queues.gone(&name, id, token),
-            None => {}
+            Some(Notice::Waits(..)) | None => {}
         }
     }
 
