@@ -5,15 +5,18 @@ use crate::table::{Handed, Place};
 use async_trait::async_trait;
 use fencelock_core::{Attempt, Claim, ErrorKind, Grant, Hint, Hints, LockName, Result, Tries};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::Notify;
 
 /// The tries of one who waits.
 pub(crate) struct Waiter<'e> {
     engine: &'e SqlLock,
+    claim: Claim,
     /// It was turned away by the server itself: a holder of this client that has released is nobody to look for.
     was_turned_away: AtomicBool,
-    place: Option<Arc<dyn Place>>,
+    /// Taken at once where somebody listens already, or when it begins to.
+    place: OnceLock<Arc<dyn Place>>,
+    placed: Notify,
     /// It has listened since before it asked, and this is what it met: there is no need to ask again.
     met: Mutex<Option<Attempt>>,
     ear: Mutex<Option<Box<dyn Hint>>>,
@@ -24,10 +27,30 @@ pub(crate) struct Waiter<'e> {
 
 impl<'e> Waiter<'e> {
     pub(crate) fn new(engine: &'e SqlLock, claim: &Claim) -> Self {
-        let place = engine.table.place(claim);
-        let ear = Mutex::new(place.as_ref().and_then(|place| place.ear()));
-        let (was_turned_away, asking) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { engine, was_turned_away, place, met: Mutex::default(), ear, asking, rests: Notify::new() }
+        let waiter = Self {
+            engine,
+            claim: claim.clone(),
+            was_turned_away: AtomicBool::new(false),
+            place: OnceLock::new(),
+            placed: Notify::new(),
+            met: Mutex::default(),
+            ear: Mutex::default(),
+            asking: AtomicBool::new(false),
+            rests: Notify::new(),
+        };
+        let ear = waiter.settle();
+        *waiter.ear.lock().unwrap_or_else(PoisonError::into_inner) = ear;
+        waiter
+    }
+
+    /// Takes a place if there are any and somebody listens: with an ear that hears everything from here on.
+    fn settle(&self) -> Option<Box<dyn Hint>> {
+        let place = self.engine.table.place(&self.claim)?;
+        let ear = place.ear();
+        if self.place.set(place).is_ok() {
+            self.placed.notify_one();
+        }
+        ear
     }
 
     /// Waits until the lock is taken, or is handed on.
@@ -50,7 +73,12 @@ impl<'e> Waiter<'e> {
 
     /// Ends when the lock is handed on, and no request is under way, whose answer would say the same.
     async fn handed(&self) -> (Handed, Arc<dyn Place>) {
-        let Some(place) = &self.place else { return std::future::pending().await };
+        let place = loop {
+            match self.place.get() {
+                Some(place) => break place,
+                None => self.placed.notified().await,
+            }
+        };
         let handed = place.handed().await;
         loop {
             let rests = self.rests.notified();
@@ -111,7 +139,7 @@ impl Tries for Waiter<'_> {
         }
         self.asking.store(true, Ordering::SeqCst);
         let _asking = Asking(&self.asking, &self.rests);
-        let place = self.place.as_ref();
+        let place = self.place.get();
         // Whoever tells of itself does so by the statement that asks.
         let looks = self.was_turned_away.load(Ordering::Relaxed) && !place.is_some_and(|place| place.can_be_told());
         let outcome = self.engine.attempt(claim, true, place, looks).await;
@@ -134,9 +162,12 @@ impl Hints for Waiter<'_> {
             return Ok(ear);
         }
         drop(taken(&self.met));
-        match self.engine.table.hints() {
-            Some(hints) => hints.listen(name).await,
-            None => std::future::pending().await,
+        let Some(hints) = self.engine.table.hints() else { return std::future::pending().await };
+        let ear = hints.listen(name).await?;
+        if self.place.get().is_none() {
+            // The ear was there before, so nothing is missed by that of the place being dropped.
+            drop(self.settle());
         }
+        Ok(ear)
     }
 }

@@ -200,11 +200,10 @@ impl Ears {
         }
     }
 
-    /// A place for a claim. It hears from here on, if this client listens already.
+    /// A place for a claim, which hears from here on, if this client listens.
     pub(super) fn place(&self, name: &LockName, id: ClaimId) -> Option<Waits> {
-        let itself = self.itself.upgrade()?;
-        let ear = self.listener().is_some().then(|| self.ear(name));
-        Some(Waits::new(&itself, id, written(name), ear))
+        self.listener()?;
+        Some(Waits::new(&self.itself.upgrade()?, id, self.ear(name)))
     }
 
     pub(super) fn find(&self, id: ClaimId) -> Option<Arc<Shared>> {
@@ -323,6 +322,12 @@ pub(super) struct Ear {
     ears: Weak<Ears>,
     name: String,
     told: Arc<Told>,
+}
+
+impl Ear {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 #[async_trait]

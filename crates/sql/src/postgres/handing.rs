@@ -50,7 +50,7 @@ impl Store {
 
     fn heads(&self, name: &LockName, id: ClaimId, token: Option<FencingToken>) -> Option<Heads> {
         let ears = self.ears.as_ref()?;
-        self.opening.secret.as_ref()?;
+        ears.listener()?;
         let told = ears.places().is_told(id);
         let place = ears.find(id);
         let (since, passed) = place.map_or((None, 0), |place| {

@@ -4,7 +4,6 @@
 
 use crate::micros::in_micros;
 use fencelock_core::{Claim, ClaimId};
-use std::fmt::Write as _;
 
 /// The longest payload is 7999 bytes (`NOTIFY` in PostgreSQL's manual); the server adds a token to ours.
 const LONGEST: usize = 7_900;
@@ -53,11 +52,8 @@ pub(super) struct Handing {
 
 /// Bytes in hexadecimal.
 pub(super) fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    let digit = |of: u8| char::from_digit(u32::from(of), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {

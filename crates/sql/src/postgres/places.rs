@@ -82,10 +82,11 @@ impl State {
 }
 
 impl Waits {
-    pub(super) fn new(ears: &Arc<Ears>, id: ClaimId, name: String, ear: Option<Ear>) -> Self {
+    pub(super) fn new(ears: &Arc<Ears>, id: ClaimId, ear: Ear) -> Self {
         let shared = Arc::<Shared>::default();
         ears.places().here.insert(id, Arc::clone(&shared));
-        Self { ears: Arc::downgrade(ears), id, name, ear: Mutex::new(ear), shared }
+        let name = ear.name().to_owned();
+        Self { ears: Arc::downgrade(ears), id, name, ear: Mutex::new(Some(ear)), shared }
     }
 }
 
