@@ -33,9 +33,20 @@ pub(crate) struct Run {
     pub(crate) html: Option<PathBuf>,
 }
 
-/// What it starts itself as.
+/// What else it does, and what it starts itself as.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Part {
+    /// Shows where processor time goes: floor and ours, one task and 64, each recorded alone by `perf`.
+    Profile {
+        #[arg(required = true, value_delimiter = ',')]
+        engine: Vec<Engine>,
+        /// How long each is recorded.
+        #[arg(long, default_value_t = 4)]
+        seconds: u64,
+        /// Also shows so many functions of each part, those with the most time.
+        #[arg(long, default_value_t = 0)]
+        top: usize,
+    },
     /// One engine; a row of JSON for each line on the standard output.
     #[command(hide = true)]
     One {

@@ -10,6 +10,7 @@ mod engine;
 mod failure;
 mod measure;
 mod part;
+mod profile;
 mod report;
 mod row;
 mod run;

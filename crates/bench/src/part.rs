@@ -15,6 +15,11 @@ use tokio::io::AsyncBufReadExt as _;
 
 pub(crate) fn play(part: &Part) -> Result<()> {
     match part {
+        Part::Profile { engine, seconds, top } => {
+            pin()?;
+            let (engines, seconds, top) = (engine.clone(), *seconds, *top);
+            on_a_worker(async move { crate::profile::run(&engines, seconds, top).await })
+        }
         Part::One { engine, quick, pinned, case } => {
             if *pinned {
                 pin()?;

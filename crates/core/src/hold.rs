@@ -18,6 +18,9 @@ use tokio::sync::RwLock;
 /// The longest that one release may take; engines have shorter limits of their own.
 const RELEASE: Duration = Duration::from_secs(10);
 
+/// How long a hold lasts before its loss is listened for. A shorter one costs no task, and no loss is missed.
+const SETTLED: Duration = Duration::from_millis(20);
+
 pub(crate) struct Hold {
     pub(crate) validity: Validity,
     pub(crate) token: FencingToken,
@@ -42,7 +45,7 @@ pub(crate) struct Context {
     pub(crate) ledger: Ledger,
     pub(crate) schedule: Arc<Schedule>,
     pub(crate) drift: Drift,
-    /// The engine tells of a loss by itself, so somebody listens from the start.
+    /// The engine tells of a loss by itself, so somebody listens nearly from the start.
     pub(crate) push_loss: bool,
     /// Nothing ends by itself in a session, so a lost hold is deleted there.
     pub(crate) in_session: bool,
@@ -106,6 +109,10 @@ impl Hold {
         {
             self.evidence.get_or_init(|| Box::new(lease.evidence()));
         }
+        // Lost meanwhile, and its lease found in use: by this.
+        if self.is_retired() {
+            self.let_go();
+        }
         self.evidence.get().map(|evidence| Evidence::clone(evidence)).unwrap_or_default()
     }
 
@@ -142,7 +149,8 @@ impl Hold {
         if self.guarded.load(Ordering::SeqCst) {
             None
         } else if self.context.push_loss {
-            Some(self.validity.since())
+            let due = self.validity.since().plus(SETTLED.min(self.validity.ttl() / 10));
+            Some(due)
         } else {
             self.validity.renews().then(|| self.validity.renewal_due())
         }
@@ -203,6 +211,10 @@ impl Hold {
     pub(crate) fn drop_lease(&self) {
         // Its guard may still ask.
         let _ = self.evidence();
+        self.let_go();
+    }
+
+    fn let_go(&self) {
         if let Ok(mut lease) = self.lease.try_write() {
             lease.take();
         }

@@ -100,7 +100,7 @@ pub trait Lease: Send + Sync + 'static {
     ///
     /// Proves contact with [`Validity::renewed`] and tells broken contact with
     /// [`Validity::doubt`]. Never creates or takes back what is gone. The client
-    /// begins it when the first renewal is due, or at once, for fixed leases too,
+    /// begins it when the first renewal is due, or some 20 ms after the grant, for fixed leases too,
     /// where the engine has [`PushLoss`](crate::Capability::PushLoss); it drops the
     /// future when the hold ends otherwise. [`extend`](Self::extend) may run beside it.
     async fn keep_alive(&self, validity: &Validity) -> LossReason;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a hold lasts before its loss is watched for. A shorter one costs no watch, and no loss is missed.
-const WATCHED_AFTER: Duration = Duration::from_millis(50);
+const WATCHED_AFTER: Duration = Duration::from_millis(30);
 /// The pause after a look that did not find it gone.
 const REST: Duration = Duration::from_millis(100);
 

@@ -41,6 +41,10 @@ impl ZooKeeperSettings {
         self
     }
 
+    fn patience(&self) -> Duration {
+        Duration::from_millis(u64::from(self.tick_ms) * u64::from(self.sync_limit))
+    }
+
     /// How many ticks a follower may lag behind its leader; 4 unless set.
     #[must_use]
     pub fn with_sync_limit(mut self, ticks: u32) -> Self {
@@ -248,6 +252,8 @@ impl ZooKeeper {
 #[derive(Debug)]
 pub struct Ensemble {
     members: Vec<ZooKeeper>,
+    /// How long a member may be away before the others count it as gone.
+    patience: Duration,
 }
 
 impl Ensemble {
@@ -316,7 +322,8 @@ impl Ensemble {
             let settings = settings.get(at).or(settings.last()).ok_or_else(|| Failure::new("no settings"))?;
             members.push(ZooKeeper::new(settings, address, &described, at + 1, &place.wrapper)?);
         }
-        let mut ensemble = Self { members };
+        let patience = settings.iter().map(ZooKeeperSettings::patience).max().unwrap_or_default();
+        let mut ensemble = Self { members, patience };
         ensemble.launch()?;
         Ok(ensemble)
     }
@@ -361,6 +368,31 @@ impl Ensemble {
     #[must_use]
     pub fn leader(&self) -> Option<usize> {
         self.members.iter().position(|member| member.mode().as_deref() == Some("leader"))
+    }
+
+    /// Waits until the members agree, and have for so long that none is still about to find out that it was
+    /// away: one leads and the others follow it, without a break, for twice what `syncLimit` allows. At most 90 s,
+    /// since now and then an election takes up to a minute by their own backoff.
+    ///
+    /// # Errors
+    /// If they do not agree.
+    pub fn settle(&self) -> Result<(), Failure> {
+        let end = Instant::now() + Duration::from_secs(90);
+        let (mut led, mut since) = (None, Instant::now());
+        while Instant::now() < end {
+            let modes: Vec<_> = self.members.iter().map(ZooKeeper::mode).collect();
+            let leads = modes.iter().position(|mode| mode.as_deref() == Some("leader"));
+            let agreed = leads.filter(|_| {
+                modes.iter().filter(|mode| mode.as_deref() == Some("follower")).count() + 1 == self.members.len()
+            });
+            if agreed.is_none() || agreed != led {
+                (led, since) = (agreed, Instant::now());
+            } else if since.elapsed() > self.patience * 2 {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err(Failure::new("the members have not agreed on a leader in 90 s"))
     }
 
     /// Waits until some member leads, at most 30 s.

@@ -207,8 +207,15 @@ async fn too_many_connections_and_a_read_only_server_are_unavailable() {
     assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
     assert!(e.message().contains("too many"), "{e}");
     client.acquire("a").await.unwrap().release().await.unwrap(); // on what it has
-    taken.clear();
+    drop(taken);
     pool.close().await;
+    // The server notices one by one that they are closed.
+    until("room for more", async || {
+        let Ok(mut one) = <sqlx::PgConnection as sqlx::Connection>::connect(&db.url()).await else { return false };
+        let count = "SELECT COUNT(*) FROM pg_stat_activity WHERE backend_type = 'client backend'";
+        sqlx::query_scalar(count).fetch_one(&mut one).await.is_ok_and(|there: i64| there < 6)
+    })
+    .await;
 
     db.run("ALTER SYSTEM SET default_transaction_read_only = on").await;
     db.run("SELECT pg_reload_conf()").await;

@@ -54,6 +54,18 @@ pub trait Harness: Sized + Send + Sync + 'static {
     /// Any, which fails the case.
     async fn heal(&self) -> Result<()>;
 
+    /// Waits until a service that was healed serves steadily. Nothing to do by default.
+    ///
+    /// A service of several members may answer at first, and then elect a leader: whatever
+    /// was told in between is told by nobody for a while. Cases that ask at once whether a lock
+    /// is free wait for this.
+    ///
+    /// # Errors
+    /// Any, which fails the case.
+    async fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Takes `name` away from its holder at the service, as an operator would.
     ///
     /// By default through [`Admin::force_release`](fencelock_core::Admin::force_release)
@@ -81,6 +93,7 @@ pub(crate) trait Bench: Send + Sync {
     async fn connect(&self) -> Result<Arc<dyn DistributedLock>>;
     async fn interrupt(&self) -> Result<()>;
     async fn heal(&self) -> Result<()>;
+    async fn settle(&self) -> Result<()>;
     async fn seize(&self, name: &LockName) -> Result<()>;
 }
 
@@ -104,6 +117,10 @@ impl<H: Harness> Bench for H {
 
     async fn heal(&self) -> Result<()> {
         Harness::heal(self).await
+    }
+
+    async fn settle(&self) -> Result<()> {
+        Harness::settle(self).await
     }
 
     async fn seize(&self, name: &LockName) -> Result<()> {

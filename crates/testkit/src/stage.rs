@@ -89,7 +89,14 @@ impl Stage {
         self.bench.interrupt().await.expect_that("interrupting the service")
     }
 
+    /// The service answers again, and goes on to.
     pub(crate) async fn heal(&self) -> Outcome {
+        self.heal_at_once().await?;
+        self.bench.settle().await.expect_that("the healed service serves steadily")
+    }
+
+    /// The service answers again. Where it has several members, they may have to agree first.
+    pub(crate) async fn heal_at_once(&self) -> Outcome {
         self.bench.heal().await.expect_that("healing the service")
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 /// The longest that one case may take, and starting or healing the service.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 /// Cases mostly wait, so more of them run at once than there are cores.
 const AT_ONCE: usize = 8;
 
@@ -58,7 +58,7 @@ impl<H: Harness> Suite<H> {
         Self { keeper: OnceLock::new(), turn: RwLock::new(()), limit: LIMIT }
     }
 
-    /// Ends a case with a failure after `limit` instead of a minute.
+    /// Ends a case with a failure after `limit` instead of two minutes.
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -135,7 +135,11 @@ fn panic_message(e: tokio::task::JoinError) -> String {
 
 fn heal<H: Harness>(harness: &Arc<H>) -> Outcome {
     let runtime = runtime()?;
-    let healed = runtime.block_on(async { tokio::time::timeout(LIMIT, harness.heal()).await });
+    let healed = async {
+        harness.heal().await?;
+        harness.settle().await
+    };
+    let healed = runtime.block_on(async { tokio::time::timeout(LIMIT, healed).await });
     runtime.shutdown_background();
     healed.map_err(|_| Failure::new("healing the service hung"))?.map_err(Failure::from)
 }

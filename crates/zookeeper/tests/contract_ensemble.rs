@@ -44,12 +44,12 @@ impl Harness for Three {
         for member in self.0.members() {
             member.server().cont();
         }
-        // Now and then they take long to agree on a leader, up to a minute by their own backoff.
-        let mut led = self.0.wait_for_leader();
-        if led.is_err() {
-            led = self.0.wait_for_leader();
-        }
-        led.map(drop).map_err(|e| Error::new(ErrorKind::Unavailable, "the servers elect no leader").with_source(e))
+        Ok(())
+    }
+
+    async fn settle(&self) -> Result<()> {
+        let settled = self.0.settle();
+        settled.map_err(|e| Error::new(ErrorKind::Unavailable, "the servers elect no leader").with_source(e))
     }
 }
 

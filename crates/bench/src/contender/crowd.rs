@@ -70,7 +70,7 @@ impl Crowd {
 }
 
 /// This program as a client of its own.
-fn own(who: &str, place: &Place) -> Result<Program> {
+pub(crate) fn own(who: &str, place: &Place) -> Result<Program> {
     let program = std::env::current_exe()?.display().to_string();
     let words = [program.as_str(), "client", place.engine.name(), who];
     Ok(Program { words: words.iter().map(|word| (*word).to_owned()).collect(), ..Program::default() })

@@ -8,11 +8,11 @@ mod ours;
 mod outside;
 mod peer;
 
-pub(crate) use crowd::Crowd;
+pub(crate) use crowd::{Crowd, own};
 pub(crate) use entrant::{Entrant, Shape, entrants};
 pub(crate) use inside::{run_tasks, tasks};
 pub(crate) use ours::{Ours, client};
-pub(crate) use outside::print;
+pub(crate) use outside::{Outside, print};
 pub(crate) use peer::lacks;
 
 use crate::engine::Engine;

@@ -93,7 +93,7 @@ pub(crate) async fn short_interruption_is_jeopardy_and_no_loss(stage: Stage) -> 
             seen = guard.in_jeopardy();
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        stage.heal().await?;
+        stage.heal_at_once().await?;
         if asked.elapsed() > stage.ttl() * 7 / 10 {
             continue;
         }
