@@ -148,7 +148,7 @@ impl Granted {
         if !won.own().is_left_alone() {
             return Self { won: Some(won), ledger, kept: None };
         }
-        let end = until(&won.grant, shared);
+        let end = until(&won.grant, shared.clock.now(), shared);
         let kept = Arc::new(Kept { won: Mutex::new(Some(won)), ledger: ledger.downgrade() });
         let itself: Weak<Kept> = Arc::downgrade(&kept);
         let over = ledger.rescue().kept(itself, end);
@@ -196,25 +196,24 @@ pub(crate) async fn acquire(shared: Arc<Shared>, wish: Wish) -> Result<Option<Lo
 /// Makes the guard, unless the grant has come of age on its way.
 pub(crate) fn take(shared: &Arc<Shared>, mut granted: Granted, wish: &Wish) -> Option<LockGuard> {
     granted.collect()?;
-    let won = granted.won.take_if(|won| is_fresh(&won.grant, shared))?;
+    let now = shared.clock.now();
+    let won = granted.won.take_if(|won| is_fresh(&won.grant, now, shared))?;
     let claim = won.own();
-    let told = Told::now(claim, won.grant.token, claim.now());
-    shared.context.observer.granted(told, won.grant.ttl, claim.now().since(wish.started));
+    let told = Told::at_once(claim, won.grant.token);
+    shared.context.observer.granted(told, won.grant.ttl, now.since(wish.started), now);
     let hold = Hold::new(won, &wish.options, Arc::clone(&shared.context));
     Some(LockGuard::new(hold, Arc::clone(shared)))
 }
 
-/// A grant with less than a tenth of its ttl left is not worth handing out.
-fn is_fresh(grant: &Grant, shared: &Shared) -> bool {
-    let now = grant.claim.now();
-    let until = until(grant, shared);
+/// A grant with less than a tenth of its ttl left `now` is not worth handing out.
+fn is_fresh(grant: &Grant, now: Moment, shared: &Shared) -> bool {
+    let until = until(grant, now, shared);
     until > now && until.since(now) >= grant.ttl / 10
 }
 
-/// When the grant is of no use to anybody.
-fn until(grant: &Grant, shared: &Shared) -> Moment {
-    let sent = grant.sent_at.min(grant.claim.now());
-    deadline(sent, grant.ttl, shared.context.drift, grant.margin)
+/// When the grant is of no use to anybody; a moment after `now` at which it was sent could only come from another clock.
+fn until(grant: &Grant, now: Moment, shared: &Shared) -> Moment {
+    deadline(grant.sent_at.min(now), grant.ttl, shared.context.drift, grant.margin)
 }
 
 /// The claim of the first attempt.
@@ -287,7 +286,7 @@ async fn pursue_on(shared: &Arc<Shared>, wish: &Wish, mut claim: Claim) -> Resul
         let too_late = match outcome {
             Ok(Attempt::Granted(grant)) => {
                 claim.asked_for(grant.ttl.saturating_add(claim.lock_delay()));
-                if is_fresh(&grant, shared) {
+                if is_fresh(&grant, shared.clock.now(), shared) {
                     return Ok(Some(Granted::new(Won::granted(grant, &shared.cohorts), shared)));
                 }
                 grant.claim

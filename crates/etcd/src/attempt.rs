@@ -131,13 +131,13 @@ impl Inner {
     /// that is rare, and what is not sent costs nobody anything.
     pub(crate) async fn join(&self, claim: &Claim, lease: i64) -> Result<Standing, Failure> {
         let (void, place) = (self.keys.void(claim.id()), self.keys.place(claim.name(), claim.id()));
-        let tests = [absent(&void), absent(&place)].into_iter().chain(self.members.identity.is_here());
-        let txn = Txn::new().when(tests.collect::<Vec<_>>()).and_then([
-            TxnOp::put(place.as_str(), value::written(claim), Some(PutOptions::new().with_lease(lease))),
-            TxnOp::get(self.keys.queue(claim.name()), Some(newest())),
-        ]);
+        // Made anew each time that it is sent, which is nearly always once.
         let send = |mut client: KvClient| {
-            let txn = txn.clone();
+            let tests = [absent(&void), absent(&place)].into_iter().chain(self.members.identity.is_here());
+            let txn = Txn::new().when(tests.collect::<Vec<_>>()).and_then([
+                TxnOp::put(place.as_str(), value::written(claim), Some(PutOptions::new().with_lease(lease))),
+                TxnOp::get(self.keys.queue(claim.name()), Some(newest())),
+            ]);
             async move { client.txn(txn).await }
         };
         let answer = self.members.call(Some(claim), send).await?;

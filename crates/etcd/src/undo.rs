@@ -23,6 +23,11 @@ pub(crate) enum Freed {
     ByWhom,
 }
 
+/// The test that the place is as it was made.
+fn is_mine(place: &str, created: i64) -> Compare {
+    Compare::mod_revision(place, CompareOp::Equal, created)
+}
+
 impl Inner {
     async fn read_place(&self, place: &str) -> Result<(Option<KeyValue>, i64), Failure> {
         let get = |mut client: KvClient| async move { client.get(place, None).await };
@@ -37,8 +42,12 @@ impl Inner {
         Ok((kv.is_some_and(|kv| is_as_made(&kv, created)), revision))
     }
 
-    async fn transaction(&self, txn: &Txn) -> Result<(TxnResponse, bool), Failure> {
-        let send = |mut client: KvClient| async move { client.txn(txn.clone()).await };
+    /// Sends what `txn` makes, once for each time that it is sent.
+    async fn transaction(&self, txn: impl Fn() -> Txn) -> Result<(TxnResponse, bool), Failure> {
+        let send = |mut client: KvClient| {
+            let txn = txn();
+            async move { client.txn(txn).await }
+        };
         self.members.call_again(None, send).await
     }
 
@@ -64,11 +73,10 @@ impl Inner {
 
     /// Frees the place if it is as it was made.
     pub(crate) async fn free(&self, claim: &Claim, place: &str, created: i64, lease: i64) -> Result<Freed, Failure> {
-        let mine = Compare::mod_revision(place, CompareOp::Equal, created);
         let freed = if claim.is_unanswered() {
-            Box::pin(self.free_and_void(claim, mine, place, lease)).await
+            Box::pin(self.free_and_void(claim, place, created, lease)).await
         } else {
-            self.free_and_hand_over(claim, mine, place).await
+            self.free_and_hand_over(claim, place, created).await
         };
         match freed {
             Err(Failure::Refused(Refusal::NoSpace)) => {
@@ -82,11 +90,15 @@ impl Inner {
 
     /// Frees the place and, where the next in the queue is a claim of this client, looks in the same step whether its
     /// place is there: nobody is before it then.
-    async fn free_and_hand_over(&self, claim: &Claim, mine: Compare, place: &str) -> Result<Freed, Failure> {
+    async fn free_and_hand_over(&self, claim: &Claim, place: &str, created: i64) -> Result<Freed, Failure> {
         let next = self.tickets.next_of(claim.id());
-        let look = next.as_ref().map(|next| TxnOp::get(next.place.as_str(), Some(GetOptions::new().with_keys_only())));
-        let then: Vec<_> = std::iter::once(TxnOp::delete(place, None)).chain(look).collect();
-        let (answer, again) = self.transaction(&Txn::new().when([mine]).and_then(then)).await?;
+        let txn = || {
+            let keys_only = || Some(GetOptions::new().with_keys_only());
+            let look = next.as_ref().map(|next| TxnOp::get(next.place.as_str(), keys_only()));
+            let then: Vec<_> = std::iter::once(TxnOp::delete(place, None)).chain(look).collect();
+            Txn::new().when([is_mine(place, created)]).and_then(then)
+        };
+        let (answer, again) = self.transaction(txn).await?;
         if !answer.succeeded() {
             return Ok(if again { Freed::ByWhom } else { Freed::No });
         }
@@ -104,16 +116,16 @@ impl Inner {
     }
 
     /// Whoever freed the place, the id is dead: a copy of an earlier request may still arrive.
-    async fn free_and_void(&self, claim: &Claim, mine: Compare, place: &str, lease: i64) -> Result<Freed, Failure> {
+    async fn free_and_void(&self, claim: &Claim, place: &str, created: i64, lease: i64) -> Result<Freed, Failure> {
         let void = self.keys.void(claim.id());
         let unless_void = Txn::new()
             .when([Compare::create_revision(void.as_str(), CompareOp::Equal, 0)])
             .and_then([self.void(claim, lease, "")]);
         let txn = Txn::new()
-            .when([mine])
+            .when([is_mine(place, created)])
             .and_then([TxnOp::delete(place, None), self.void(claim, lease, RELEASED)])
             .or_else([TxnOp::get(void, None), TxnOp::txn(unless_void)]);
-        let (answer, _) = self.transaction(&txn).await?;
+        let (answer, _) = self.transaction(|| txn.clone()).await?;
         if let Some(lease) = self.tickets.get(claim.id()) {
             lease.note_void();
         }
@@ -146,7 +158,7 @@ impl Inner {
             if let State::Alive(proof) = state {
                 let void = self.void(claim, proof.id, "");
                 let both = Txn::new().when([ours.clone()]).and_then([delete.clone(), void.clone()]).or_else([void]);
-                match self.transaction(&both).await {
+                match self.transaction(|| both.clone()).await {
                     Ok(_) => {
                         lease.note_void();
                         self.tickets.remove(claim.id());
@@ -162,7 +174,8 @@ impl Inner {
                 }
             }
         }
-        match self.transaction(&Txn::new().when([ours]).and_then([delete])).await {
+        let txn = Txn::new().when([ours]).and_then([delete]);
+        match self.transaction(|| txn.clone()).await {
             Err(Failure::Refused(Refusal::NoSpace)) => drop(self.delete_when_full(&place).await?),
             deleted => drop(deleted?),
         }

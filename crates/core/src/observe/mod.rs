@@ -45,9 +45,15 @@ pub(crate) struct Told<'h> {
 
 impl<'h> Told<'h> {
     pub(crate) fn now(claim: &'h Claim, token: FencingToken, since: Moment) -> Self {
+        let at_once = Self::at_once(claim, token);
+        Self { held: claim.now().since(since), ..at_once }
+    }
+
+    /// A hold that begins.
+    pub(crate) fn at_once(claim: &'h Claim, token: FencingToken) -> Self {
         let of_day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at_us = u64::try_from(of_day.as_micros()).unwrap_or(u64::MAX);
-        Self { claim, token, held: claim.now().since(since), at_us }
+        Self { claim, token, held: Duration::ZERO, at_us }
     }
 }
 
@@ -87,14 +93,14 @@ impl Observer {
         measures::held(&self.engine)
     }
 
-    pub(crate) fn granted(&self, told: Told<'_>, ttl: Duration, waited: Duration) {
+    pub(crate) fn granted(&self, told: Told<'_>, ttl: Duration, waited: Duration, now: Moment) {
         let (claim, token) = (told.claim, told.token);
         tracing::debug!(target: "fencelock", event = "granted", engine = %self.engine, name = %claim.name(),
             claim = %claim.id(), token = token.get(), at_us = told.at_us, holder = %claim.holder(), note = claim.note().map(|note| &**note),
             ttl_ms = millis(ttl), waited_us = micros(waited), "granted");
         measures::granted(&self.engine, waited);
         lock(&self.histories).granted(claim.name(), ttl);
-        let hot = lock(&self.contention).waited(claim.name(), waited, claim.now());
+        let hot = lock(&self.contention).waited(claim.name(), waited, now);
         if let Some(waiting) = hot {
             tracing::warn!(target: "fencelock", event = "hot_name", engine = %self.engine, name = %claim.name(), waiting,
                 "a hot name: so many calls of this client wait for it on average; split it");
