@@ -5,6 +5,7 @@ use crate::harness::{Bench, Harness};
 use crate::stage::Stage;
 use crate::{CASES, Case, child};
 use libtest_mimic::{Arguments, Failed, Trial};
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -14,6 +15,8 @@ use tokio::runtime::{Builder, Runtime};
 const LIMIT: Duration = Duration::from_secs(120);
 /// Cases mostly wait, so more of them run at once than there are cores.
 const AT_ONCE: usize = 8;
+/// How often a case is tried that ends for want of an answer.
+const TRIES: usize = 3;
 
 /// The whole of an engine's `tests/contract.rs` (with `harness = false`): runs
 /// every case, or those that the usual arguments of a test binary select.
@@ -76,14 +79,32 @@ impl<H: Harness> Suite<H> {
         };
         if case.is_alone() {
             let _alone = self.turn.write().unwrap_or_else(PoisonError::into_inner);
-            let outcome = run_on_its_own(case, &keeper.harness, self.limit);
-            let healed = heal(&keeper.harness);
-            outcome.and(healed)
+            answered(case, || {
+                let outcome = run_on_its_own(case, &keeper.harness, self.limit);
+                let healed = heal(&keeper.harness);
+                outcome.and(healed)
+            })
         } else {
             let _shared = self.turn.read().unwrap_or_else(PoisonError::into_inner);
-            run_on_its_own(case, &keeper.harness, self.limit)
+            answered(case, || run_on_its_own(case, &keeper.harness, self.limit))
         }
     }
+}
+
+/// On a machine that stands still for longer than an engine waits for an answer there is none, which is no fault of
+/// the engine's: such a case begins anew, under other names. An engine that never answers fails all the same.
+fn answered(case: &Case, mut run: impl FnMut() -> Outcome) -> Outcome {
+    for attempt in 1..TRIES {
+        match run() {
+            Err(failure) if failure.is_unanswered() => {
+                let name = case.name();
+                let _ =
+                    writeln!(std::io::stderr(), "  {name}: no answer, begun anew after attempt {attempt}: {failure}");
+            }
+            outcome => return outcome,
+        }
+    }
+    run()
 }
 
 impl<H: Harness> Default for Suite<H> {

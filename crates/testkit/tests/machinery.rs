@@ -9,6 +9,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use own::Own;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// A service that misbehaves before any lock is asked for.
@@ -44,6 +45,51 @@ impl<const HOW: u8> Harness for Odd<HOW> {
     async fn heal(&self) -> Result<()> {
         Ok(())
     }
+}
+
+/// How often nobody answered.
+static UNANSWERED: AtomicUsize = AtomicUsize::new(0);
+
+/// A service that does not answer the first `TIMES` connections.
+struct Late<const TIMES: usize>(Own<0>);
+
+#[async_trait]
+impl<const TIMES: usize> Harness for Late<TIMES> {
+    const NAME: &'static str = "late";
+
+    async fn start() -> Result<Self> {
+        UNANSWERED.store(0, Ordering::SeqCst);
+        Ok(Self(Own::start().await?))
+    }
+
+    fn address(&self) -> String {
+        Harness::address(&self.0)
+    }
+
+    async fn connect(address: &str) -> Result<Arc<dyn DistributedLock>> {
+        if UNANSWERED.fetch_add(1, Ordering::SeqCst) < TIMES {
+            return Err(Error::new(ErrorKind::Unavailable, "no answer came"));
+        }
+        Own::<0>::connect(address).await
+    }
+
+    async fn interrupt(&self) -> Result<()> {
+        Harness::interrupt(&self.0).await
+    }
+
+    async fn heal(&self) -> Result<()> {
+        Harness::heal(&self.0).await
+    }
+}
+
+fn unanswered_cases_begin_anew() -> Result<(), Failed> {
+    let case = CASES.iter().find(|case| case.name() == "names_are_isolated").ok_or("no such case")?;
+    Suite::<Late<2>>::new().run(case).map_err(|failure| failure.to_string())?;
+    let failure = Suite::<Late<3>>::new().run(case).err().ok_or("it passed, and three times nobody answered")?;
+    if !failure.is_unanswered() || UNANSWERED.load(Ordering::SeqCst) != 3 {
+        return Err(format!("after {UNANSWERED:?} attempts: {failure}").into());
+    }
+    Ok(())
 }
 
 fn every_case_fails<const HOW: u8>(saying: &str, limit: Duration) -> Result<(), Failed> {
@@ -97,6 +143,7 @@ fn main() -> ExitCode {
         Trial::test("a_service_that_hangs_fails_every_case", || {
             every_case_fails::<HANGS>("hung", Duration::from_millis(50))
         }),
+        Trial::test("a_case_without_an_answer_begins_anew_twice_at_most", unanswered_cases_begin_anew),
         Trial::test("a_panic_fails_every_case", || every_case_fails::<PANICS>("told to panic", LONG)),
         Trial::test("processes_end_with_their_handle", || {
             let runtime = tokio::runtime::Runtime::new()?;
