@@ -100,8 +100,8 @@ impl Terms {
     #[must_use]
     pub fn new(name: LockName, ttl: Duration) -> Self {
         let (lock_delay, mode) = (Duration::ZERO, Mode::Exclusive);
-        let (clock, holder) = (Clock::system(), "".into());
-        Self { name, ttl, lock_delay, holder, note: None, mode, clock, reserve: 0, renews: true }
+        let clock = Clock::system();
+        Self { name, ttl, lock_delay, holder: "".into(), note: None, mode, clock, reserve: 0, renews: true }
     }
 
     /// Keeps the lock from others for `delay` after the holder's deadline, when it is freed by failure.
@@ -139,10 +139,10 @@ impl Terms {
         self
     }
 
-    /// Whether the hold will be renewed; it will unless set. A fixed lease counts from its grant alone.
+    /// The hold is a fixed lease, which nobody renews.
     #[must_use]
-    pub fn with_renewal(mut self, renews: bool) -> Self {
-        self.renews = renews;
+    pub fn without_renewal(mut self) -> Self {
+        self.renews = false;
         self
     }
 
@@ -271,7 +271,7 @@ impl Claim {
         self.attempt.terms.reserve
     }
 
-    /// Whether the hold will be renewed. Of a fixed lease, all that is ever left is what its grant gave.
+    /// Whether the hold is going to be renewed. What a fixed lease has lost before it is handed out it never gets back.
     #[must_use]
     pub fn renews(&self) -> bool {
         self.attempt.terms.renews

@@ -56,8 +56,8 @@ impl Won {
         if most == 0 {
             return Self { grant, own: None, tenure: None };
         }
-        let sent = grant.sent_at.min(grant.claim.now());
-        let until = passes_until(sent, grant.ttl);
+        let had = grant.claim.now();
+        let until = passes_until(grant.sent_at.min(had), had, grant.ttl);
         let tenure = Tenure { cohorts: cohorts.clone(), ttl: grant.ttl, until, most, passed: 0 };
         Self { grant, own: None, tenure: Some(Box::new(tenure)) }
     }

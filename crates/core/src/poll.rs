@@ -52,6 +52,21 @@ pub trait Tries: Send + Sync {
     /// # Errors
     /// As [`DistributedLock::try_acquire`].
     async fn try_once(&self, claim: &Claim) -> Result<Attempt>;
+
+    /// Whether the last try left a place in a queue at the server, whose turn [`handed`](Self::handed)
+    /// tells: then nothing else has to be listened to. By default there is no queue.
+    fn is_queued(&self) -> bool {
+        false
+    }
+
+    /// Ends when the next try would be granted, or its place in the queue may be lost: that try is
+    /// made at once. By default it never ends.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing: what was told is told again.
+    async fn handed(&self) {
+        std::future::pending().await
+    }
 }
 
 #[async_trait]
@@ -114,13 +129,14 @@ impl Polling {
                 Ok(Attempt::Granted(grant)) => return Ok(grant),
                 Ok(Attempt::Contended { retry_after, holder }) => {
                     place.met(claim, &Obstacle::Held(holder));
-                    if let (None, Some(hints)) = (&ear, hints) {
+                    let is_queued = engine.is_queued();
+                    if let (None, Some(hints)) = (&ear, hints.filter(|_| !is_queued)) {
                         ear = hints.listen(claim.name()).await.ok();
                         if ear.is_some() {
                             continue; // what happened before we listened is only seen by asking again
                         }
                     }
-                    let own = if ear.is_some() || place.held_here() { SAFETY } else { backoff.next() };
+                    let own = if is_queued || ear.is_some() || place.held_here() { SAFETY } else { backoff.next() };
                     retry_after.map_or(own, |expiry| own.min(expiry.saturating_add(jitter(Duration::from_millis(10)))))
                 }
                 Err(e) if e.kind() == ErrorKind::Unavailable => {
@@ -134,11 +150,15 @@ impl Polling {
                 () = tokio::time::sleep(pause) => {}
                 () = place.freed.notified() => {}
                 () = heard(&mut ear) => {}
+                () = engine.handed() => continue,
             }
             if begun.elapsed() > Duration::from_millis(200) {
                 distance.reset();
             }
-            tokio::time::sleep_until(begun + distance.next()).await;
+            tokio::select! {
+                () = tokio::time::sleep_until(begun + distance.next()) => {}
+                () = engine.handed() => {}
+            }
         }
     }
 }
@@ -186,6 +206,55 @@ impl fmt::Debug for Polling {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Terms;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use tokio::sync::Notify;
+
+    /// A queue at a server, in which nobody but the first is told of its turn.
+    #[derive(Default)]
+    struct Queued {
+        tries: AtomicU32,
+        told: Notify,
+    }
+
+    #[async_trait]
+    impl Tries for Queued {
+        async fn try_once(&self, _claim: &Claim) -> Result<Attempt> {
+            match self.tries.fetch_add(1, Ordering::SeqCst) {
+                0 => Ok(Attempt::contended(Some(Duration::from_secs(60)), None)),
+                _ => Err(Error::new(ErrorKind::Engine, "the end")),
+            }
+        }
+
+        fn is_queued(&self) -> bool {
+            true
+        }
+
+        async fn handed(&self) {
+            self.told.notified().await;
+        }
+    }
+
+    #[async_trait]
+    impl Hints for Queued {
+        async fn listen(&self, name: &LockName) -> Result<Box<dyn Hint>> {
+            panic!("{name} was listened to");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whose_turn_it_is_tries_at_once_and_listens_to_nothing_else() {
+        let (queued, polling) = (Queued::default(), Polling::new());
+        let claim = Terms::new(LockName::new("a").unwrap(), Duration::from_secs(1)).mint().unwrap();
+        let begun = Instant::now();
+        let telling = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            queued.told.notify_one();
+        };
+        let (outcome, ()) = tokio::join!(polling.acquire(&queued, Some(&queued), &claim), telling);
+        assert_eq!(outcome.unwrap_err().message(), "the end");
+        assert_eq!((begun.elapsed(), queued.tries.load(Ordering::SeqCst)), (Duration::from_secs(3), 2));
+    }
 
     #[test]
     fn backoff_grows_to_half_a_second_and_stays() {

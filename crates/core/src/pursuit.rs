@@ -223,9 +223,8 @@ pub(crate) fn mint(shared: &Shared, wish: &Wish) -> Result<Claim> {
         .with_lock_delay(options.lock_delay)
         .with_holder(Arc::clone(&shared.holder))
         .with_reserve(options.reserve())
-        .with_renewal(options.auto_renew)
         .with_clock(shared.clock.clone());
-    let terms = Terms { note: options.note.clone(), ..terms };
+    let terms = Terms { note: options.note.clone(), renews: options.auto_renew, ..terms };
     let ledger = shared.context.ledger.downgrade();
     let origin = Origin { ledger, observer: Arc::clone(&shared.context.observer), span: wish.trace.clone() };
     terms.mint_in(Some(origin))

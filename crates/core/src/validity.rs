@@ -158,9 +158,10 @@ pub(crate) struct HoldTerms {
 /// How long after the grant a lease passes on at the most, however often it may.
 const PASSES: Duration = Duration::from_millis(50);
 
-/// From when a lease that was asked for at `sent` passes on to nobody: before its first renewal is due.
-pub(crate) fn passes_until(sent: Moment, ttl: Duration) -> Moment {
-    sent.plus(PASSES.min(ttl / 3))
+/// From when a lease that was asked for at `sent` and was there at `had` passes on to nobody: before its first renewal
+/// is due, which is long after the one and may be soon after the other.
+pub(crate) fn passes_until(sent: Moment, had: Moment, ttl: Duration) -> Moment {
+    had.plus(PASSES).min(sent.plus(ttl / 3))
 }
 
 /// When a hold proved at `sent` may no longer be believed.

@@ -163,3 +163,15 @@ proptest! {
         prop_assert!(d.as_nanos() >= sent || d.as_nanos() == u64::MAX);
     }
 }
+
+#[test]
+fn a_lease_passes_on_for_a_while_from_when_it_is_there() {
+    use super::passes_until;
+    let at = |millis: u64| Moment::from_nanos(millis * 1_000_000);
+    let ttl = Duration::from_secs(30);
+    assert_eq!(passes_until(at(1_000), at(1_002), ttl), at(1_052));
+    // It was asked for long before it came.
+    assert_eq!(passes_until(at(1_000), at(6_000), ttl), at(6_050));
+    assert_eq!(passes_until(at(1_000), at(10_990), ttl), at(11_000), "a renewal is due");
+    assert_eq!(passes_until(at(1_000), at(1_001), Duration::from_millis(90)), at(1_030), "a renewal is due");
+}

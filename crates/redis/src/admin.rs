@@ -1,6 +1,6 @@
 //! What operators ask.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Next};
 use crate::store::Store;
 use fencelock_core::{Error, ErrorKind, FencingToken, HolderInfo, LockName, Result};
 use redis::Value;
@@ -50,8 +50,16 @@ impl Store {
     pub(crate) async fn force_release(&self, name: &LockName, only: Option<FencingToken>) -> Result<bool> {
         let keys = self.keys.of(name);
         let only = only.map_or_else(String::new, |token| token.to_string());
-        let (key, what) = ([keys.lock()], [keys.channel(), only]);
-        match self.router.run(keys.slot(), &self.scripts.force, &key, &what, self.deadline()).await? {
+        let (all, what) = ([keys.lock(), keys.fence(), keys.queue()], [keys.channel(), only]);
+        let answer = match self.router.run(keys.slot(), &self.scripts.force, &all, &what, self.deadline()).await {
+            // Some keys are here and others there.
+            Err(failure) if failure.next == Next::TryAgain => {
+                let lock = [keys.lock()];
+                self.router.run(keys.slot(), &self.scripts.force_alone, &lock, &what, self.deadline()).await?
+            }
+            outcome => outcome?,
+        };
+        match answer {
             Value::Int(1) => Ok(true),
             Value::Int(0) => Ok(false),
             _ => {

@@ -1,8 +1,10 @@
-//! Waiting to be told: one subscription a lock name, all of a client's on its one connection.
+//! Waiting to be told: one subscription for what a client is handed, one a name for who has no place in a
+//! queue, all of a client's on its one connection.
 
 use crate::failure::Failure;
 use crate::keys::Keys;
 use crate::link::{Link, WireId, lock};
+use crate::mail::Mail;
 use crate::router::Router;
 use async_trait::async_trait;
 use fencelock_core::{Hint, Hints, LockName, Result};
@@ -16,6 +18,8 @@ use tokio::time::Instant;
 
 /// How long a channel is listened to after its last waiter has gone: the next one mostly comes at once.
 const LINGER: Duration = Duration::from_secs(1);
+/// The same where all of a client's waiters share one: a lock that is contended now and then finds it there.
+const LINGER_SHARED: Duration = Duration::from_secs(60);
 /// The most channels in one command.
 const BATCH: usize = 256;
 /// What lies between attempts to listen again: from the first to the second, doubling.
@@ -28,12 +32,15 @@ pub(crate) struct Ears {
     channels: Mutex<HashMap<String, Channel>>,
     changed: Arc<Notify>,
     router: OnceLock<Arc<Router>>,
+    mail: OnceLock<Arc<Mail>>,
     itself: Weak<Self>,
 }
 
 struct Channel {
     waiters: usize,
     slot: u16,
+    /// For how long it stays after the last waiter.
+    linger: Duration,
     /// When the last waiter went.
     idle: Option<Instant>,
     on: Option<(Link, Arc<WireId>)>,
@@ -45,7 +52,7 @@ struct Channel {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Said {
+pub(crate) struct Said {
     /// Grows whenever the name may have become free.
     times: u64,
     listening: bool,
@@ -57,6 +64,16 @@ impl Channel {
     fn is_deaf(&self) -> bool {
         !self.on.as_ref().is_some_and(|(_, id)| id.is_alive())
     }
+
+    /// It listens to a node that does not have the slot any more.
+    fn is_astray(&self, router: &Router) -> bool {
+        self.on.as_ref().is_some_and(|(link, _)| router.known(self.slot).is_some_and(|known| !known.is(link)))
+    }
+
+    /// Whether whoever has the slot is listened to now.
+    fn listens(&self, router: &Router) -> bool {
+        self.said.borrow().listening && !self.is_deaf() && !self.is_astray(router)
+    }
 }
 
 impl Ears {
@@ -67,6 +84,7 @@ impl Ears {
             channels: Mutex::default(),
             changed: Arc::default(),
             router: OnceLock::new(),
+            mail: OnceLock::new(),
             itself: Weak::clone(itself),
         })
     }
@@ -78,8 +96,18 @@ impl Ears {
         }
     }
 
+    /// From here on messages that say something are delivered there.
+    pub(crate) fn deliver_to(&self, mail: &Arc<Mail>) {
+        let _ = self.mail.set(Arc::clone(mail));
+    }
+
     /// A message on a channel.
-    pub(crate) fn heard(&self, channel: &Value) {
+    pub(crate) fn heard(&self, channel: &Value, message: Option<&Value>) {
+        if let (Some(mail), Some(Value::BulkString(message))) = (self.mail.get(), message)
+            && !message.is_empty()
+        {
+            return mail.delivered(message);
+        }
         let Value::BulkString(channel) = channel else { return };
         let Ok(channel) = std::str::from_utf8(channel) else { return };
         if let Some(channel) = lock(&self.channels).get(channel) {
@@ -92,22 +120,27 @@ impl Ears {
         self.changed.notify_one();
     }
 
-    fn join(&self, name: String, slot: u16) -> Ear {
+    fn join(&self, name: String, slot: u16, linger: Duration) -> Ear {
         let mut channels = lock(&self.channels);
         let channel = channels.entry(name.clone()).or_insert_with(|| Channel {
             waiters: 0,
             slot,
+            linger,
             idle: None,
             on: None,
             asking: false,
             again: None,
             said: watch::Sender::new(Said::default()),
         });
+        // Cut off, or on another node than it should be, and not noticed by the task yet.
+        if self.router.get().is_some_and(|router| channel.on.is_some() && !channel.listens(router)) {
+            channel.said.send_if_modified(|said| std::mem::replace(&mut said.listening, false));
+        }
         channel.waiters += 1;
         channel.idle = None;
         let said = channel.said.subscribe();
-        let heard = said.borrow().times;
-        Ear { ears: Weak::clone(&self.itself), channel: name, said, heard }
+        let times = said.borrow().times;
+        Ear { ears: Weak::clone(&self.itself), channel: name, heard: Heard { said, times } }
     }
 
     fn leave(&self, name: &str) {
@@ -131,10 +164,13 @@ impl Ears {
         let (now, mut next) = (Instant::now(), None);
         let mut batches: Vec<(Option<Link>, u16, Vec<String>)> = Vec::new();
         for (name, channel) in lock(&self.channels).iter_mut() {
-            if channel.waiters == 0 || channel.asking || !channel.is_deaf() {
+            if channel.waiters == 0 || channel.asking || !channel.is_deaf() && !channel.is_astray(router) {
                 continue;
             }
-            channel.on = None;
+            if let Some((link, id)) = channel.on.take().filter(|(_, id)| id.is_alive()) {
+                let (names, limit) = ([name.clone()], self.limit);
+                tokio::spawn(async move { link.unsubscribe(&names, &id, Instant::now() + limit).await });
+            }
             channel.said.send_if_modified(|said| std::mem::replace(&mut said.listening, false));
             if let Some((again, _)) = channel.again.filter(|(again, _)| *again > now) {
                 next = earlier(next, again);
@@ -190,7 +226,7 @@ impl Ears {
         let mut gone: Vec<(Link, Arc<WireId>, Vec<String>)> = Vec::new();
         let (now, mut next) = (Instant::now(), None);
         lock(&self.channels).retain(|name, channel| {
-            let Some(until) = channel.idle.map(|since| since + LINGER) else { return true };
+            let Some(until) = channel.idle.map(|since| since + channel.linger) else { return true };
             if until > now {
                 next = earlier(next, until);
                 return true;
@@ -302,37 +338,81 @@ impl Hints for Ears {
 impl Ears {
     /// Listens on a channel of whoever has `slot`.
     pub(crate) async fn listen_on(&self, channel: String, slot: u16) -> Result<Box<dyn Hint>> {
-        let mut ear = self.join(channel, slot);
-        let failures = ear.said.borrow().failures;
-        if !ear.said.borrow().listening {
+        Ok(Box::new(self.begin(self.join(channel, slot, LINGER)).await?))
+    }
+
+    /// Listens on a channel that waiters of this client share.
+    pub(crate) async fn ear_on(&self, channel: String, slot: u16) -> Result<Ear> {
+        self.begin(self.join(channel, slot, LINGER_SHARED)).await
+    }
+
+    /// The same, if it is listened to anyway.
+    pub(crate) fn if_listening(&self, channel: &str, slot: u16) -> Option<Ear> {
+        let router = self.router.get()?;
+        let listens = lock(&self.channels).get(channel).is_some_and(|channel| channel.listens(router));
+        listens.then(|| {
+            let mut ear = self.join(channel.to_owned(), slot, LINGER_SHARED);
+            ear.catch_up();
+            ear
+        })
+    }
+
+    async fn begin(&self, mut ear: Ear) -> Result<Ear> {
+        let failures = ear.heard.said.borrow().failures;
+        if !ear.heard.said.borrow().listening {
             self.changed.notify_one();
-            let ready = ear.said.wait_for(|said| said.listening || said.failures != failures);
+            let ready = ear.heard.said.wait_for(|said| said.listening || said.failures != failures);
             match tokio::time::timeout(self.limit, ready).await {
                 Ok(Ok(said)) if said.listening => {}
                 _ => return Err(Failure::not_reached("nobody listens for releases").into()),
             }
         }
-        ear.heard = ear.said.borrow_and_update().times;
-        Ok(Box::new(ear))
+        ear.catch_up();
+        Ok(ear)
     }
 }
 
 /// One waiter's ear.
-struct Ear {
+pub(crate) struct Ear {
     ears: Weak<Ears>,
     channel: String,
+    heard: Heard,
+}
+
+/// What of a channel was heard.
+#[derive(Clone)]
+pub(crate) struct Heard {
     said: watch::Receiver<Said>,
-    heard: u64,
+    times: u64,
+}
+
+impl Heard {
+    /// Ends when there is something that was not heard.
+    pub(crate) async fn more(&mut self) {
+        let times = self.times;
+        match self.said.wait_for(|said| said.times != times).await.map(|said| said.times) {
+            Ok(times) => self.times = times,
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl Ear {
+    /// What was said until now counts as heard.
+    pub(crate) fn catch_up(&mut self) {
+        self.heard.times = self.heard.said.borrow_and_update().times;
+    }
+
+    /// To hear the same elsewhere, for as long as this one lives.
+    pub(crate) fn heard(&self) -> Heard {
+        self.heard.clone()
+    }
 }
 
 #[async_trait]
 impl Hint for Ear {
     async fn heard(&mut self) {
-        let heard = self.heard;
-        match self.said.wait_for(|said| said.times != heard).await.map(|said| said.times) {
-            Ok(times) => self.heard = times,
-            Err(_) => std::future::pending().await,
-        }
+        self.heard.more().await;
     }
 }
 

@@ -4,12 +4,14 @@ use crate::config::RedisConfig;
 use crate::failure::Failure;
 use crate::keys::NameKeys;
 use crate::lease::RedisLease;
+use crate::mail::Place;
 use crate::store::{Answer, Store};
+use crate::waiting::Waiting;
 use async_trait::async_trait;
 use fencelock_core::group::Renewals;
 use fencelock_core::{
     Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Guarantees, HolderInfo, LockName,
-    Polling, Result, check_runtime,
+    Moment, Polling, Result, check_runtime,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -27,8 +29,23 @@ const MARGIN: Duration = Duration::from_millis(2);
 /// The connections close when the engine and the last lease are gone. What is
 /// held then runs out.
 pub struct RedisLock {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     polling: Polling,
+}
+
+/// What one try came to.
+pub(crate) enum Tried {
+    Granted(Grant),
+    Contended {
+        left: Option<Duration>,
+        holder: Option<Arc<str>>,
+        /// It has a place in the lock's queue.
+        is_queued: bool,
+    },
+}
+
+pub(crate) fn told(e: Error, claim: &Claim) -> Error {
+    e.with_engine("redis").with_operation("acquire").with_name(claim.name())
 }
 
 /// What engine and leases have in common.
@@ -54,13 +71,20 @@ impl RedisLock {
         Ok(Arc::new(Self { shared: Arc::new(shared), polling: Polling::new() }))
     }
 
-    async fn attempt(&self, claim: &Claim) -> Result<Attempt> {
+    /// Asks once, from `sent` on; with a queue for a place there, of whose turn that channel tells.
+    /// `place` is where the claim may have been told of its turn.
+    pub(crate) async fn attempt(
+        &self,
+        claim: &Claim,
+        keys: &NameKeys,
+        sent: Moment,
+        queue: Option<&str>,
+        place: Option<Place>,
+    ) -> Result<Tried> {
         let store = &self.shared.store;
-        let keys = store.keys.of(claim.name());
-        let sent_at = claim.now();
-        let (token, replicas) = match store.acquire(claim, &keys).await? {
+        let (token, replicas) = match store.acquire(claim, keys, sent, queue).await? {
             Answer::Granted(token, replicas) => (token, replicas),
-            Answer::Contended { left, holder } => return Ok(Attempt::contended(left, holder)),
+            Answer::Contended { left, holder, is_queued } => return Ok(Tried::Contended { left, holder, is_queued }),
             Answer::Dead if claim.is_unanswered() => {
                 claim.next_attempt_undone()?;
                 let message = "an earlier request took the lock unheard, and that hold has run out since";
@@ -72,12 +96,16 @@ impl RedisLock {
             }
         };
         if store.config.wait_replicas > 0 {
-            self.replicated(claim, &keys, replicas).await?;
+            self.replicated(claim, keys, replicas).await?;
         }
+        Ok(Tried::Granted(self.grant(claim, token, sent, place)))
+    }
+
+    /// What was granted on a request that left at `sent`.
+    pub(crate) fn grant(&self, claim: &Claim, token: FencingToken, sent: Moment, place: Option<Place>) -> Grant {
         let hold = self.polling.hold(claim.name());
-        let lease = RedisLease::new(Arc::clone(&self.shared), claim.clone(), token, hold);
-        let grant = Grant::new(claim, lease, sent_at, token).with_margin(MARGIN);
-        Ok(Attempt::Granted(grant.with_reserved(claim.reserve())))
+        let lease = RedisLease::new(Arc::clone(&self.shared), claim.clone(), token, hold, place);
+        Grant::new(claim, lease, sent, token).with_margin(MARGIN).with_reserved(claim.reserve())
     }
 
     /// Undoes a grant that too few replicas have.
@@ -117,12 +145,16 @@ impl DistributedLock for RedisLock {
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        let told = |e: Error| e.with_engine("redis").with_operation("acquire").with_name(claim.name());
-        self.attempt(claim).await.map_err(told)
+        let keys = self.shared.store.keys.of(claim.name());
+        match self.attempt(claim, &keys, claim.now(), None, None).await {
+            Ok(Tried::Granted(grant)) => Ok(Attempt::Granted(grant)),
+            Ok(Tried::Contended { left, holder, .. }) => Ok(Attempt::contended(left, holder)),
+            Err(e) => Err(told(e, claim)),
+        }
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Grant> {
-        self.polling.acquire(self, Some(&*self.shared.store.ears), claim).await
+        self.polling.acquire(&Waiting::new(self), Some(&*self.shared.store.ears), claim).await
     }
 
     async fn abandon(&self, claim: &Claim) -> Result<()> {

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `<prefix>:{<shard>}:lock:<name>` | hash: id, token, holder, note, at, delay | a held lock; expires |
 //! | `<prefix>:{<shard>}:fence` | string | the last token given out in the shard; never expires |
+//! | `<prefix>:{<shard>}:wait:<name>` | hash: first, last, least; of each place its claim; of each claim what it asks for | a queue; expires |
 //! | `<prefix>:{<shard>}:void:<id>` | string | a claim's id that is dead; expires |
 //! | `<prefix>:{<shard>}:gate:<resource>` | string | the largest token that has entered; never expires |
 //! | `<prefix>:{layout}` | string | the layout's version |
@@ -16,7 +17,7 @@ use fencelock_core::LockName;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Change it with anything above.
+/// Change it with anything above that a client of another version would misread.
 pub(crate) const LAYOUT: &str = "1";
 const SHARDS: u64 = 1_024;
 const SLOTS: u16 = 16_384;
@@ -47,6 +48,11 @@ impl Keys {
 
     pub(crate) fn layout(&self) -> String {
         format!("{}:{{layout}}", self.prefix)
+    }
+
+    /// The channel on which a client is told what it was handed.
+    pub(crate) fn mail(&self, client: &str) -> String {
+        format!("{}:to:{client}", self.prefix)
     }
 
     /// The pattern of all held locks whose name begins with `prefix`.
@@ -90,6 +96,11 @@ impl NameKeys {
         self.key(&["fence"])
     }
 
+    /// Who waits for the lock.
+    pub(crate) fn queue(&self) -> String {
+        self.key(&["wait:", self.name.as_str()])
+    }
+
     pub(crate) fn void(&self, id: &str) -> String {
         self.key(&["void:", id])
     }
@@ -101,6 +112,11 @@ impl NameKeys {
     /// The channel on which a release of the lock is told.
     pub(crate) fn channel(&self) -> String {
         self.key(&["free:", self.name.as_str()])
+    }
+
+    /// The channel on which a client is told what it was handed in this shard: by the node that has it.
+    pub(crate) fn mail(&self, client: &str) -> String {
+        self.key(&["to:", client])
     }
 
     pub(crate) fn slot(&self) -> u16 {
@@ -167,7 +183,7 @@ mod tests {
             ["a", "A", "a/b", "a{b}", "{a}b", "}{", "{}", "a:b", "a b", "ключ", "鍵", "🔒", "lock:a", "a*", &long]
         {
             let keys = keys(name);
-            for key in [keys.lock(), keys.fence(), keys.void("07"), keys.gate(), keys.channel()] {
+            for key in [keys.lock(), keys.fence(), keys.queue(), keys.void("07"), keys.gate(), keys.channel()] {
                 assert_eq!(slot(key.as_bytes()), keys.slot(), "{key}");
             }
             assert!(seen.insert(keys.lock()), "{name}");
@@ -188,8 +204,8 @@ mod tests {
         }
         let keys = keys("a");
         assert_eq!(
-            [keys.fence(), keys.void("07"), keys.channel()],
-            ["fencelock:{543}:fence", "fencelock:{543}:void:07", "fencelock:{543}:free:a"]
+            [keys.fence(), keys.queue(), keys.void("07"), keys.channel()],
+            ["fencelock:{543}:fence", "fencelock:{543}:wait:a", "fencelock:{543}:void:07", "fencelock:{543}:free:a"]
         );
         assert_eq!([keys.gate(), Keys::new("fencelock").layout()], ["fencelock:{543}:gate:a", "fencelock:{layout}"]);
         assert_eq!(LAYOUT, "1");

@@ -1,6 +1,7 @@
 //! One hold in Redis.
 
 use crate::engine::Shared;
+use crate::mail::Place;
 use async_trait::async_trait;
 use fencelock_core::group::Renewing;
 use fencelock_core::{
@@ -16,11 +17,19 @@ pub(crate) struct RedisLease {
     token: FencingToken,
     /// Wakes the first local waiter when the lease goes.
     _hold: LocalHold,
+    /// What is told late of this claim is not given back.
+    _place: Option<Box<Place>>,
 }
 
 impl RedisLease {
-    pub(crate) fn new(shared: Arc<Shared>, claim: Claim, token: FencingToken, hold: LocalHold) -> Self {
-        Self { shared, claim, token, _hold: hold }
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        claim: Claim,
+        token: FencingToken,
+        hold: LocalHold,
+        place: Option<Place>,
+    ) -> Self {
+        Self { shared, claim, token, _hold: hold, _place: place.map(Box::new) }
     }
 }
 

@@ -10,6 +10,7 @@ mod gate;
 mod keys;
 mod lease;
 mod link;
+mod mail;
 mod node;
 mod open;
 mod probe;
@@ -21,6 +22,7 @@ mod standing;
 mod store;
 #[cfg(feature = "tls")]
 mod tls;
+mod waiting;
 
 pub use config::RedisConfig;
 pub use engine::RedisLock;

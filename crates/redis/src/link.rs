@@ -265,7 +265,7 @@ impl Inner {
             match push.kind {
                 PushKind::Message => {
                     if let (Some(ears), Some(channel)) = (ears.upgrade(), push.data.first()) {
-                        ears.heard(channel);
+                        ears.heard(channel, push.data.get(1));
                     }
                 }
                 PushKind::Disconnection => {

@@ -56,38 +56,78 @@ pub(crate) struct Scripts {
     pub(crate) acquire: LuaScript,
     /// The same for a grant that reserves tokens for those to whom the lock passes on.
     pub(crate) reserve: LuaScript,
+    /// The same for a grant that is waited for, in the lock's queue.
+    pub(crate) wait: LuaScript,
     pub(crate) renew: LuaScript,
+    /// What frees the lock in a slot that is being moved.
+    pub(crate) free_alone: LuaScript,
     pub(crate) void: LuaScript,
     pub(crate) inspect: LuaScript,
     pub(crate) force: LuaScript,
+    pub(crate) force_alone: LuaScript,
 }
 
 /// What is grouped, by its place in the bundle: what takes memory first.
 pub(crate) const ACQUIRE: usize = 0;
+/// Takes the lock, or a place in its queue.
+pub(crate) const WAIT: usize = 1;
 /// Frees the lock.
-pub(crate) const FREE: usize = 1;
+pub(crate) const FREE: usize = 2;
 /// Frees the lock, and makes the id dead.
-pub(crate) const FREE_DEAD: usize = 2;
+pub(crate) const FREE_DEAD: usize = 3;
 
 /// A script of its own, so that who reserves nothing sends nothing more. The hold keeps the last token.
 fn reserving(acquire: &str) -> String {
     acquire.replace("local token = math.max(", "local token = tonumber(ARGV[8]) + math.max(")
 }
 
+/// An acquire that takes its place in the queue where it is contended, and leaves it with the grant.
+fn waiting(acquire: &str) -> String {
+    let acquire = reserving(acquire)
+        .replace("held[3] or false}", "held[3] or false, queue()}")
+        // What is handed over is asked for once more where an answer did not come: what that answered must take nothing later.
+        .replace(
+            "        return {1, held[2]}",
+            "        if ARGV[7] ~= '0' then redis.pcall('set', KEYS[3], '', 'PX', ARGV[7]) end\n        return {1, held[2]}",
+        )
+        .replace("\nreturn {1, token}", "\npcall(leave, KEYS[4], ARGV[1])\nreturn {1, token}");
+    [include_str!("scripts/leave.lua"), include_str!("scripts/queue.lua"), &acquire].concat()
+}
+
+/// What frees the lock hands it on.
+fn handing(script: &str) -> String {
+    script.replace("--HAND--", concat!(include_str!("scripts/leave.lua"), include_str!("scripts/hand.lua")))
+}
+
+/// The same for what may also close it for some time.
+fn forcing(script: &str) -> String {
+    let parts = concat!(include_str!("scripts/hand.lua"), include_str!("scripts/nudge.lua"));
+    script.replace("--HAND--", parts)
+}
+
 impl Scripts {
     pub(crate) fn bundle() -> Bundle {
-        let free = || LuaScript::splitting(include_str!("scripts/free.lua"));
-        Bundle::new([(LuaScript::new(include_str!("scripts/acquire.lua")), 3, 7), (free(), 1, 4), (free(), 2, 4)])
+        let acquire = include_str!("scripts/acquire.lua");
+        let free = || LuaScript::splitting(handing(include_str!("scripts/free.lua")));
+        Bundle::new([
+            (LuaScript::new(acquire), 3, 7),
+            (LuaScript::new(waiting(acquire)), 4, 10),
+            (free(), 3, 4),
+            (free(), 4, 4),
+        ])
     }
 
     pub(crate) fn new() -> Self {
         Self {
             acquire: LuaScript::new(include_str!("scripts/acquire.lua")),
             reserve: LuaScript::new(reserving(include_str!("scripts/acquire.lua"))),
+            wait: LuaScript::new(waiting(include_str!("scripts/acquire.lua"))),
+            free_alone: LuaScript::new(include_str!("scripts/free_alone.lua")),
             renew: LuaScript::splitting(include_str!("scripts/renew.lua")),
             void: LuaScript::new(include_str!("scripts/void.lua")),
             inspect: LuaScript::new(include_str!("scripts/inspect.lua")),
-            force: LuaScript::new(include_str!("scripts/force.lua")),
+            force: LuaScript::splitting(forcing(include_str!("scripts/force.lua"))),
+            force_alone: LuaScript::new(include_str!("scripts/force.lua")),
         }
     }
 }
@@ -101,5 +141,17 @@ mod tests {
         let scripts = Scripts::new();
         assert_eq!(scripts.reserve.source().matches("ARGV[8]").count(), 1);
         assert_eq!(scripts.reserve.source().replace("tonumber(ARGV[8]) + ", ""), scripts.acquire.source());
+    }
+
+    #[test]
+    fn what_waits_queues_where_it_is_contended_and_leaves_with_the_grant() {
+        let scripts = Scripts::new();
+        let wait = scripts.wait.source();
+        for (what, times) in
+            [(", queue()}", 1), ("pcall(leave,", 1), ("'PX', ARGV[7]) end", 2), ("local function", 2), ("ARGV[8]", 2)]
+        {
+            assert_eq!(wait.matches(what).count(), times, "{what}");
+        }
+        assert!(scripts.force.source().contains("local function hand("));
     }
 }

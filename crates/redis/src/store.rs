@@ -6,12 +6,13 @@ use crate::ears::Ears;
 use crate::failure::{Failure, Next};
 use crate::keys::{Keys, NameKeys};
 use crate::link::Events;
+use crate::mail::Mail;
 use crate::router::Router;
-use crate::script::{ACQUIRE, FREE, FREE_DEAD, Scripts};
+use crate::script::{ACQUIRE, FREE, FREE_DEAD, Scripts, WAIT};
 use crate::standing::{self, Standing};
 use async_trait::async_trait;
 use fencelock_core::group::{Renewed, Renewing, RenewsTogether};
-use fencelock_core::{Claim, ClaimId, Error, FencingToken, HolderInfo, LockName, Renewal, Result};
+use fencelock_core::{Claim, ClaimId, Error, FencingToken, HolderInfo, LockName, Moment, Renewal, Result};
 use redis::Value;
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
@@ -21,6 +22,9 @@ use tokio::time::Instant;
 /// The shortest time for which an id stays dead.
 const VOID: Duration = Duration::from_secs(60);
 
+/// However short the ttls in a queue are, who waits there does not look more often by itself.
+const LEAST_LOOK: Duration = Duration::from_secs(1);
+
 pub(crate) struct Store {
     pub(crate) config: Arc<RedisConfig>,
     pub(crate) keys: Keys,
@@ -29,6 +33,7 @@ pub(crate) struct Store {
     /// What is sent together if it is ready together.
     pub(crate) bundled: Bundled,
     pub(crate) ears: Arc<Ears>,
+    pub(crate) mail: Arc<Mail>,
     pub(crate) standing: Standing,
 }
 
@@ -39,6 +44,8 @@ pub(crate) enum Answer {
     Contended {
         left: Option<Duration>,
         holder: Option<Arc<str>>,
+        /// It has a place in the lock's queue.
+        is_queued: bool,
     },
     Dead,
 }
@@ -59,9 +66,12 @@ impl Store {
         let events = Events { ears: Arc::downgrade(&ears), up: Some(Arc::new(up)) };
         let router = Router::new(&config, events);
         ears.attach(&router);
+        let mail = Mail::new(keys.clone())?;
+        ears.deliver_to(&mail);
         let (scripts, standing) = (Scripts::new(), Standing::default());
         let bundled = Bundled::new(&router, &Arc::new(Scripts::bundle()), Manner::Following);
-        let store = Arc::new(Self { config, keys, scripts, router, bundled, ears, standing });
+        let store = Arc::new(Self { config, keys, scripts, router, bundled, ears, mail, standing });
+        store.mail.attach(Arc::downgrade(&store));
         let told = |e: Error| e.with_engine("redis").with_operation("connect");
         store.probe_first().await.map_err(told)?;
         // From here on what is found anew after a reconnect counts.
@@ -72,27 +82,43 @@ impl Store {
         Ok(store)
     }
 
-    /// Sends one acquire. The claim knows of it before it leaves.
-    pub(crate) async fn acquire(&self, claim: &Claim, keys: &NameKeys) -> std::result::Result<Answer, Failure> {
+    /// Sends one acquire, made at `sent`. The claim knows of it before it leaves. With a queue it takes a place
+    /// there where it is contended, to be told of its turn on that channel.
+    pub(crate) async fn acquire(
+        &self,
+        claim: &Claim,
+        keys: &NameKeys,
+        sent: Moment,
+        queue: Option<&str>,
+    ) -> std::result::Result<Answer, Failure> {
         let (id, ttl, base) = (claim.id().to_string(), millis(claim.server_ttl()), self.config.token_base.to_string());
         let note = claim.note().map_or("", |note| note);
         let delay = millis(claim.lock_delay());
         // What was sent before may still arrive, and must find nothing to take once this hold is over.
         let spent = if claim.is_unanswered() { void_ttl(claim) } else { "0".to_owned() };
-        let (slot, keys) = (keys.slot(), [keys.lock(), keys.fence(), keys.void(&id)]);
+        let (slot, name, lock) = (keys.slot(), keys, [keys.lock(), keys.fence(), keys.void(&id)]);
         let args = [id.as_str(), &ttl, claim.holder(), note, &base, &delay, &spent];
-        let (deadline, claimed) = (self.deadline(), Some(claim));
-        if self.config.wait_replicas == 0 && claim.reserve() == 0 {
-            let wanted = Wanted { verb: ACQUIRE, slot, keys: &keys, args: &args, deadline, claim: claimed };
+        let (deadline, claimed, replicas) = (self.deadline(), Some(claim), self.config.wait_replicas);
+        if replicas == 0 && claim.reserve() == 0 && queue.is_none() {
+            let wanted = Wanted { verb: ACQUIRE, slot, keys: &lock, args: &args, deadline, claim: claimed };
             return answer(&self.bundled.run(&wanted).await?, Ok(0));
         }
-        let under_way = claim.request();
-        let (replicas, reserve) = (self.config.wait_replicas, claim.reserve().to_string());
-        let (mut args, mut script) = (args.to_vec(), &self.scripts.acquire);
-        if claim.reserve() > 0 {
+        let (reserve, sent) = (claim.reserve().to_string(), sent.as_nanos().to_string());
+        let (mut keys, mut args, mut script) = (lock.to_vec(), args.to_vec(), &self.scripts.acquire);
+        if claim.reserve() > 0 || queue.is_some() {
             args.push(&reserve);
             script = &self.scripts.reserve;
         }
+        if let Some(channel) = queue {
+            keys.push(name.queue());
+            args.extend([channel, &sent]);
+            script = &self.scripts.wait;
+            if replicas == 0 {
+                let wanted = Wanted { verb: WAIT, slot, keys: &keys, args: &args, deadline, claim: claimed };
+                return answer(&self.bundled.run(&wanted).await?, Ok(0));
+            }
+        }
+        let under_way = claim.request();
         let outcome = self.router.run_and_wait(slot, script, (&keys, &args), replicas, deadline, ()).await;
         if outcome.as_ref().map_or_else(|failure| failure.settled, |_| true) {
             under_way.answered();
@@ -131,25 +157,44 @@ impl Store {
         token: Option<FencingToken>,
         void: bool,
     ) -> Result<bool> {
-        let (id, deadline, slot) = (claim.id().to_string(), self.deadline(), keys.slot());
+        self.free_id(claim.id(), keys, token, void.then(|| void_ttl(claim))).await
+    }
+
+    /// Gives back what was handed to a claim for which nobody waits.
+    pub(crate) async fn give_back(&self, id: ClaimId, keys: &NameKeys, token: FencingToken) -> Result<bool> {
+        self.free_id(id, keys, Some(token), None).await
+    }
+
+    async fn free_id(
+        &self,
+        id: ClaimId,
+        keys: &NameKeys,
+        token: Option<FencingToken>,
+        void: Option<String>,
+    ) -> Result<bool> {
+        let (id, deadline, slot) = (id.to_string(), self.deadline(), keys.slot());
         let token = token.map(|token| token.to_string()).unwrap_or_default();
-        let (ttl, dead) = (void_ttl(claim), keys.void(&id));
-        let (channel, lock) = (keys.channel(), [keys.lock()]);
-        let args = [id.as_str(), &token, &channel, "0"];
-        let free = Wanted { verb: FREE, slot, keys: &lock, args: &args, deadline, claim: None };
-        let answer = if void {
-            let both = [keys.lock(), dead.clone()];
-            let args = [id.as_str(), &token, &channel, &ttl];
-            match self.bundled.run(&Wanted { verb: FREE_DEAD, keys: &both, args: &args, ..free }).await {
-                Err(failure) if failure.next == Next::TryAgain => {
-                    // The one key is here and the other is there. Dead first: nothing may come in between.
-                    self.router.run(slot, &self.scripts.void, &[&dead], &[&ttl], deadline).await?;
-                    self.bundled.run(&free).await?
-                }
-                outcome => outcome?,
+        let (channel, all) = (keys.channel(), [keys.lock(), keys.fence(), keys.queue()]);
+        let args = [id.as_str(), &token, &channel, void.as_deref().unwrap_or("0")];
+        let free = Wanted { verb: FREE, slot, keys: &all, args: &args, deadline, claim: None };
+        let outcome = match &void {
+            None => self.bundled.run(&free).await,
+            Some(_) => {
+                let [lock, fence, queue] = all.clone();
+                let all = [lock, fence, queue, keys.void(&id)];
+                self.bundled.run(&Wanted { verb: FREE_DEAD, keys: &all, ..free }).await
             }
-        } else {
-            self.bundled.run(&free).await?
+        };
+        let answer = match outcome {
+            Err(failure) if failure.next == Next::TryAgain => {
+                // Some keys are here and others there. Dead first: nothing may come in between.
+                if let Some(ttl) = &void {
+                    self.router.run(slot, &self.scripts.void, &[keys.void(&id)], &[ttl], deadline).await?;
+                }
+                let (lock, args) = ([keys.lock()], [id.as_str(), &token, &channel]);
+                self.router.run(slot, &self.scripts.free_alone, &lock, &args, deadline).await?
+            }
+            outcome => outcome?,
         };
         Ok(answer == Value::Int(1))
     }
@@ -202,8 +247,18 @@ fn answer(value: &Value, replicas: std::result::Result<u32, Failure>) -> std::re
     let Value::Array(parts) = value else { return Err(Failure::odd_answer()) };
     match parts.as_slice() {
         [Value::Int(1), token] => Ok(Answer::Granted(number(token)?, replicas)),
-        [Value::Int(0), Value::Int(left), holder] => {
-            Ok(Answer::Contended { left: duration(*left), holder: text(holder).filter(|holder| !holder.is_empty()) })
+        [Value::Int(0), Value::Int(left), holder, least @ ..] => {
+            let least = match least.first() {
+                Some(Value::Int(least @ 1..)) => duration(*least),
+                _ => None,
+            };
+            // Whoever was handed the lock meanwhile may not have lived for as long as its holder of now.
+            let shortest = least.map(|least| least.max(LEAST_LOOK));
+            Ok(Answer::Contended {
+                left: duration(*left).into_iter().chain(shortest).min(),
+                holder: text(holder).filter(|holder| !holder.is_empty()),
+                is_queued: least.is_some(),
+            })
         }
         [Value::Int(-1)] => Ok(Answer::Dead),
         _ => Err(Failure::odd_answer()),

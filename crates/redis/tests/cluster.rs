@@ -198,7 +198,7 @@ async fn a_node_that_hangs_disturbs_no_other() {
     for at in [0, 2] {
         cluster.nodes()[at].command(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
     }
-    let listens = |at: usize| cluster.nodes()[at].command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":free:");
+    let listens = |at: usize| cluster.nodes()[at].command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":to:");
     common::until("subscribed again", SLACK, || listens(0) && listens(2)).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     for (at, wait) in [0, 2].into_iter().zip(waits) {
@@ -296,4 +296,71 @@ async fn the_permissions_that_the_page_lists_are_enough() {
     target.command(&["ACL", "SETUSER", "app", "-asking"]).unwrap();
     let e = client.inspect(name).await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Denied, "{e}");
+}
+
+/// Whoever has the slot knows who listens there, and after a move who listens there then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_handed_on_wherever_its_slot_is() {
+    const LONG: Duration = Duration::from_secs(60);
+    let cluster = RedisCluster::start().unwrap();
+    let (holder, waiter) = (client(&cluster_url(&cluster, 0)).await, client(&cluster_url(&cluster, 1)).await);
+    let queued = async |name: &str, at: usize| {
+        let key = format!("fencelock:{{{}}}:wait:{name}", xxh3_64(name.as_bytes()) % 1_024);
+        let is_queued = || cluster.nodes()[at].command(&["EXISTS", &key]).unwrap() == ":1\r\n";
+        common::until("it is in the queue", SLACK, is_queued).await;
+    };
+    let wait = |name: &str| {
+        let lock = waiter.named(name).ttl(LONG).wait_at_most(LONG);
+        tokio::spawn(async move { (lock.acquire().await.unwrap(), Instant::now()) })
+    };
+    for (at, name) in one_each(&cluster).iter().enumerate() {
+        let guard = holder.named(name).ttl(LONG).acquire().await.unwrap();
+        let waiting = wait(name);
+        queued(name, at).await;
+        let (token, released) = (guard.token(), Instant::now());
+        guard.release().await.unwrap();
+        let (next, had) = waiting.await.unwrap();
+        assert!(had - released < Duration::from_secs(3) && next.token() > token, "{:?}", had - released);
+        next.release().await.unwrap();
+    }
+    let name = &neighbours(1)[0];
+    let (slot, from) = place(&cluster, name);
+    let (source, to) = (&cluster.nodes()[from], (from + 1) % 3);
+    let target = &cluster.nodes()[to];
+    let guard = holder.named(name).ttl(LONG).acquire().await.unwrap();
+    let waiting = wait(name);
+    queued(name, from).await;
+    let id = |node: &Redis| node.command(&["CLUSTER", "MYID"]).unwrap().lines().nth(1).unwrap().to_owned();
+    target.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(source)]).unwrap();
+    source.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(target)]).unwrap();
+    let port = target.address().port().to_string();
+    let keys = source.command(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"]).unwrap();
+    for key in keys.lines().filter(|line| line.starts_with("fencelock")) {
+        assert_eq!(source.command(&["MIGRATE", "127.0.0.1", &port, key, "0", "1000"]).unwrap(), "+OK\r\n", "{key}");
+    }
+    for node in [target, source, &cluster.nodes()[(from + 2) % 3]] {
+        node.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &id(target)]).unwrap();
+    }
+    // It listens where the slot was, so it is passed over, and looks by itself.
+    let token = guard.token();
+    guard.release().await.unwrap();
+    let (next, _) = tokio::time::timeout(SLACK * 2, waiting).await.unwrap().unwrap();
+    assert!(next.token() > token && next.is_held());
+    assert_eq!(holder.inspect(name).await.unwrap().unwrap().token, next.token());
+    let waiting = {
+        let lock = holder.named(name).ttl(LONG).wait_at_most(LONG);
+        tokio::spawn(async move { (lock.acquire().await.unwrap(), Instant::now()) })
+    };
+    queued(name, to).await;
+    let released = Instant::now();
+    next.release().await.unwrap();
+    let (next, had) = waiting.await.unwrap();
+    assert!(had - released < Duration::from_secs(3), "{:?}", had - released);
+    let waiting = wait(name);
+    queued(name, to).await;
+    let released = Instant::now();
+    next.release().await.unwrap();
+    let (next, had) = waiting.await.unwrap();
+    assert!(had - released < Duration::from_secs(3), "{:?}", had - released);
+    next.release().await.unwrap();
 }

@@ -90,8 +90,8 @@ fn wait_in_turn(url: &str, log: &Path) -> ExitCode {
 
 const TRIP: Duration = Duration::from_millis(80);
 
-/// Through a wire with a round trip of 80 ms: the release, the message, and the try of the other process.
-fn a_release_reaches_another_process_within_two_round_trips() -> Result<(), Failed> {
+/// Through a wire with a round trip of 80 ms: the release hands it on, and the message tells the other process.
+fn a_release_reaches_another_process_within_one_round_trip() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let log = log_in(&directory);
     let redis = Redis::start()?;
@@ -131,7 +131,7 @@ fn a_release_reaches_another_process_within_two_round_trips() -> Result<(), Fail
         }
     });
     println!("release to grant in another process: {best:?}, with a round trip of {TRIP:?}");
-    assert!(best < TRIP * 2 + TRIP / 2, "{best:?}");
+    assert!(best < TRIP + TRIP / 2, "{best:?}");
     Ok(())
 }
 
@@ -205,7 +205,6 @@ fn what_a_handover_costs() -> Result<(), Failed> {
     drop(contenders);
     let handovers = granted.len() - from;
     let commands = total(&after) - total(&before);
-    // Who releases and asks again at once mostly gets it again.
     let changes = granted[from..].windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
     println!(
         "{PROCESSES} processes: {handovers} handovers in {took:?}, {changes} of them to another process; {:.2} commands a \
@@ -213,8 +212,8 @@ fn what_a_handover_costs() -> Result<(), Failed> {
         commands as f64 / handovers as f64
     );
     assert_growing(&tokens(&log));
-    // Each that waits tries once a handover, and one of them releases.
-    assert!(commands <= u64::try_from(handovers * (PROCESSES + 2)).unwrap(), "{before:?} {after:?}");
+    // Who has released asks again, which queues it, and is told.
+    assert!(commands as f64 <= handovers as f64 * 2.2, "{before:?} {after:?}");
     Ok(())
 }
 
@@ -234,8 +233,8 @@ fn main() -> ExitCode {
         ),
         Trial::test("what_a_handover_costs", what_a_handover_costs),
         Trial::test(
-            "a_release_reaches_another_process_within_two_round_trips",
-            a_release_reaches_another_process_within_two_round_trips,
+            "a_release_reaches_another_process_within_one_round_trip",
+            a_release_reaches_another_process_within_one_round_trip,
         ),
     ];
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -66,7 +66,7 @@ async fn a_forced_release_keeps_the_lock_delay() {
     let forced = std::time::Instant::now();
     let waiting = b.named("a").wait_at_most(SLACK * 2);
     let waiting = tokio::spawn(async move { (waiting.acquire().await.unwrap(), std::time::Instant::now()) });
-    until("waiting", SLACK, || redis.command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":free:")).await;
+    until("waiting", SLACK, || redis.command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":to:")).await;
     assert!(b.force_release("a").await.unwrap());
     assert!(forced.elapsed() < delay, "the call itself does not wait");
     assert!(!b.force_release("a").await.unwrap(), "nobody holds it any more");
@@ -167,7 +167,7 @@ async fn users_passwords_and_what_the_acl_must_allow() {
     let acl = |words: &[&str]| redis.command(words).unwrap();
     // What the README says is enough.
     let enough = "on >s3cret ~fencelock:* &fencelock:* -@all +eval +evalsha +hello +select +role +setnx +get +set \
-                  +exists +hmget +hget +hset +pttl +pexpire +time +del +publish +subscribe +unsubscribe +scan +info \
+                  +exists +hmget +hget +hset +hdel +hlen +pttl +pexpire +time +del +publish +subscribe +unsubscribe +scan +info \
                   +config|get +pubsub|numsub +ping";
     let words: Vec<_> = ["ACL", "SETUSER", "app"].into_iter().chain(enough.split_whitespace()).collect();
     assert_eq!(acl(&words), "+OK\r\n");
@@ -180,7 +180,7 @@ async fn users_passwords_and_what_the_acl_must_allow() {
     tokio::time::sleep(Duration::from_millis(900)).await;
     assert!(guard.is_held());
     assert_eq!(app.list("").await.unwrap().len(), 1);
-    let channels = || redis.command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":free:");
+    let channels = || redis.command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":to:");
     until("the waiter listens", SLACK, channels).await;
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();

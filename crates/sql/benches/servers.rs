@@ -25,7 +25,7 @@ const MY_NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
 fn fill(sql: &str, now: &str, quote: char) -> Arc<str> {
     let name = |name: &str| format!("{quote}{name}{quote}");
-    let sql = sql.replace("{now}", now).replace("{locks}", &name("fencelock_locks"));
+    let sql = sql.replace("{now}", now).replace("{locks}", &name("fencelock_locks")).replace("{reserve}", "");
     sql.replace("{voids}", &name("fencelock_locks_voids")).into()
 }
 
@@ -91,7 +91,8 @@ async fn raw_sqlite(connection: &mut SqliteConnection) {
     let (id, _) = id();
     // The clock and the time are read as the engine does, though they cost next to nothing.
     let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()).unwrap();
-    let acquire = sqlx::query(include_str!("../src/sqlite/sql/acquire.sql"));
+    let acquire = include_str!("../src/sqlite/sql/acquire.sql").replace("{reserve}", "");
+    let acquire = sqlx::query(AssertSqlSafe(acquire));
     let acquire = acquire.bind(&b"raw"[..]).bind(&id[..]).bind(now).bind(now).bind(30_000_000_i64).bind("frame");
     let acquire = acquire.bind("bench:1").bind(None::<&str>).bind(now).bind(0_i64);
     assert_eq!(acquire.fetch_all(&mut *connection).await.unwrap().len(), 1);

@@ -300,7 +300,8 @@ async fn a_hold_counts_from_before_it_was_asked_for() {
     for (ttl, wait, renews) in [(10_000, 300, true), (10_000, 300, false), (1_500, 1_000, true)] {
         let (holder, next) = (db.engine().await, db.engine().await);
         let name = format!("{ttl}{renews}");
-        let terms = Terms::new(LockName::new(name).unwrap(), ms(ttl)).with_renewal(renews);
+        let terms = Terms::new(LockName::new(name).unwrap(), ms(ttl));
+        let terms = if renews { terms } else { terms.without_renewal() };
         // Both listen once each has waited.
         for (one, other) in [(&holder, &next), (&next, &holder)] {
             let grant = granted(one, &terms.clone().mint().unwrap()).await;

@@ -4,6 +4,7 @@ use crate::failure::{Failure, Outcome};
 use crate::harness::{Bench, Harness};
 use crate::stage::Stage;
 use crate::{CASES, Case, child};
+use fencelock_core::Result;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::io::Write;
 use std::process::ExitCode;
@@ -79,27 +80,28 @@ impl<H: Harness> Suite<H> {
         };
         if case.is_alone() {
             let _alone = self.turn.write().unwrap_or_else(PoisonError::into_inner);
-            answered(case, || {
+            answered(case, &keeper.harness, || {
                 let outcome = run_on_its_own(case, &keeper.harness, self.limit);
-                let healed = heal(&keeper.harness);
-                outcome.and(healed)
+                let healed = on_a_runtime(async { keeper.harness.heal().await });
+                outcome.and(healed).and_then(|()| settle(&keeper.harness))
             })
         } else {
             let _shared = self.turn.read().unwrap_or_else(PoisonError::into_inner);
-            answered(case, || run_on_its_own(case, &keeper.harness, self.limit))
+            answered(case, &keeper.harness, || run_on_its_own(case, &keeper.harness, self.limit))
         }
     }
 }
 
 /// On a machine that stands still for longer than an engine waits for an answer there is none, which is no fault of
 /// the engine's: such a case begins anew, under other names. An engine that never answers fails all the same.
-fn answered(case: &Case, mut run: impl FnMut() -> Outcome) -> Outcome {
+fn answered<H: Harness>(case: &Case, harness: &Arc<H>, mut run: impl FnMut() -> Outcome) -> Outcome {
     for attempt in 1..TRIES {
         match run() {
             Err(failure) if failure.is_unanswered() => {
                 let name = case.name();
                 let _ =
                     writeln!(std::io::stderr(), "  {name}: no answer, begun anew after attempt {attempt}: {failure}");
+                settle(harness)?;
             }
             outcome => return outcome,
         }
@@ -154,13 +156,14 @@ fn panic_message(e: tokio::task::JoinError) -> String {
     format!("panicked: {}", said.unwrap_or(text))
 }
 
-fn heal<H: Harness>(harness: &Arc<H>) -> Outcome {
+fn settle<H: Harness>(harness: &Arc<H>) -> Outcome {
+    on_a_runtime(async { harness.settle().await })
+}
+
+/// What is done to the service, within the time that it may take.
+fn on_a_runtime(done: impl Future<Output = Result<()>>) -> Outcome {
     let runtime = runtime()?;
-    let healed = async {
-        harness.heal().await?;
-        harness.settle().await
-    };
-    let healed = runtime.block_on(async { tokio::time::timeout(LIMIT, healed).await });
+    let done = runtime.block_on(async { tokio::time::timeout(LIMIT, done).await });
     runtime.shutdown_background();
-    healed.map_err(|_| Failure::new("healing the service hung"))?.map_err(Failure::from)
+    done.map_err(|_| Failure::new(format!("the service had not settled after {LIMIT:?}")))?.map_err(Failure::from)
 }

@@ -6,8 +6,25 @@ use fencelock_lab::Redis;
 use sqlx::{ConnectOptions, Connection as _, Row as _};
 
 /// What scripts issue inside Redis is counted there like what clients send; scripts themselves are these.
-const INSIDE: [&str; 13] =
-    ["exists", "hmget", "hget", "pttl", "pexpire", "time", "get", "set", "hset", "del", "publish", "info", "incr"];
+const INSIDE: [&str; 17] = [
+    "exists",
+    "hmget",
+    "hget",
+    "pttl",
+    "pexpire",
+    "time",
+    "get",
+    "set",
+    "hset",
+    "del",
+    "publish",
+    "info",
+    "incr",
+    "hdel",
+    "hlen",
+    "pubsub",
+    "pubsub|numsub",
+];
 
 impl Server {
     /// The commands that it was sent since it started, but for what this question itself costs, which is the same

@@ -7,7 +7,8 @@ if redis.call('exists', KEYS[1], KEYS[3]) > 0 then
     local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'holder')
     if held[1] == ARGV[1] then
         -- A late copy of this request must not take away what a later extension has given.
-        if redis.call('pttl', KEYS[1]) < tonumber(ARGV[2]) then redis.call('pexpire', KEYS[1], ARGV[2]) end
+        -- What is asked for is written even if it is there, so that replicas have something to acknowledge.
+        if redis.call('pttl', KEYS[1]) <= tonumber(ARGV[2]) then redis.call('pexpire', KEYS[1], ARGV[2]) end
         return {1, held[2]}
     end
     if redis.call('exists', KEYS[3]) == 1 then return {-1} end

@@ -1,6 +1,8 @@
 -- Frees the lock whoever holds it, unless the key is another program's.
--- KEYS: lock.  ARGV: channel, the token of the one hold that is meant or ''.
+-- KEYS: lock, fence, queue; the lock alone in a slot that is being moved.
+-- ARGV: channel, the token of the one hold that is meant or ''.
 -- Answers 1 if it was freed, 0 if nobody held it or not that hold does, -1 if the key is not ours.
+--HAND--
 local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'at', 'delay')
 if held[1] == 'forced' then return 0 end
 local id, token = held[1] or '', held[2] or ''
@@ -15,5 +17,14 @@ if delay > 0 and left > 0 then
     redis.call('hset', KEYS[1], 'id', 'forced')
     redis.call('pexpire', KEYS[1], math.min(left, delay))
 end
-redis.pcall('publish', ARGV[1], '')
+local done, handed = true, false
+if KEYS[3] and redis.call('exists', KEYS[1]) == 0 then
+    done, handed = pcall(hand, KEYS[1], KEYS[2], KEYS[3])
+elseif KEYS[3] then
+    -- It knows of a lease that may have been far longer.
+    pcall(nudge, KEYS[1], KEYS[3])
+end
+-- Half a grant is none.
+if not done then redis.pcall('del', KEYS[1]) end
+if not handed or not done then redis.pcall('publish', ARGV[1], '') end
 return 1

@@ -33,8 +33,24 @@ pub(crate) fn through(proxy: &fencelock_lab::Proxy) -> String {
 
 /// What clients have sent: the commands that our scripts issue inside the server are left out.
 pub(crate) fn sent(redis: &Redis) -> BTreeMap<String, u64> {
-    const INSIDE: [&str; 12] =
-        ["exists", "hmget", "hget", "pttl", "pexpire", "time", "get", "set", "hset", "del", "publish", "info"];
+    const INSIDE: [&str; 16] = [
+        "exists",
+        "hmget",
+        "hget",
+        "pttl",
+        "pexpire",
+        "time",
+        "get",
+        "set",
+        "hset",
+        "del",
+        "publish",
+        "info",
+        "hdel",
+        "hlen",
+        "pubsub",
+        "pubsub|numsub",
+    ];
     let stats = redis.command(&["INFO", "commandstats"]).unwrap();
     let calls = stats.lines().filter_map(|line| {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
