@@ -203,7 +203,7 @@ impl DistributedLock for SqlLock {
     async fn acquire(&self, claim: &Claim) -> Result<Grant> {
         let mut claim = claim.clone();
         loop {
-            match Waiter::new(self, &claim).acquire(&claim).await {
+            match Waiter::new(self, &claim).acquire().await {
                 Err(e) if e.kind() == ErrorKind::Lost && self.outlived_its_request(&claim).await => {
                     claim = claim.next_attempt()?;
                 }

@@ -75,15 +75,17 @@ pub(crate) trait Place: Send + Sync {
     fn ear(&self) -> Option<Box<dyn Hint>>;
 
     /// Ends when a release has handed the lock on to the claim.
-    async fn handed(&self) -> Handed;
+    async fn handed(&self);
+
+    /// Whether one has, and it was not taken yet.
+    fn is_handed(&self) -> bool;
+
+    /// What was handed on, once.
+    fn take(&self) -> Option<Handed>;
 
     /// The claim holds the lock under `token`, however it came by it. Whether others may have heard of the claim,
     /// so that the place is to be kept for as long as the hold.
-    fn holds(&self, token: FencingToken) -> bool;
-
-    /// What was handed on could not be taken: whoever waits asks again.
-    fn ask_again(&self);
-}
+    fn holds(&self, token: FencingToken) -> bool;}
 
 /// A lock that a release has handed on.
 #[derive(Clone, Copy, Debug)]

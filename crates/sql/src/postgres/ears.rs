@@ -165,7 +165,7 @@ impl Ears {
     }
 
     /// The lock may be free.
-    pub(super) fn freed(&self, name: &str) {
+    fn freed(&self, name: &str) {
         self.of(name).iter().for_each(|ear| ear.freed.notify_one());
     }
 
@@ -322,12 +322,6 @@ pub(super) struct Ear {
     ears: Weak<Ears>,
     name: String,
     told: Arc<Told>,
-}
-
-impl Ear {
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
 }
 
 #[async_trait]

@@ -46,7 +46,6 @@ impl Places {
 pub(super) struct Waits {
     ears: Weak<Ears>,
     id: ClaimId,
-    name: String,
     ear: Mutex<Option<Ear>>,
     shared: Arc<Shared>,
 }
@@ -85,8 +84,7 @@ impl Waits {
     pub(super) fn new(ears: &Arc<Ears>, id: ClaimId, ear: Ear) -> Self {
         let shared = Arc::<Shared>::default();
         ears.places().here.insert(id, Arc::clone(&shared));
-        let name = ear.name().to_owned();
-        Self { ears: Arc::downgrade(ears), id, name, ear: Mutex::new(Some(ear)), shared }
+        Self { ears: Arc::downgrade(ears), id, ear: Mutex::new(Some(ear)), shared }
     }
 }
 
@@ -157,29 +155,30 @@ impl Place for Waits {
         ear.map(|ear| Box::new(ear) as Box<dyn Hint>)
     }
 
-    async fn handed(&self) -> Handed {
+    async fn handed(&self) {
         loop {
             let changed = self.shared.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if let Some(handed) = self.shared.state().handed {
-                return handed;
+            if self.is_handed() {
+                return;
             }
             changed.await;
         }
+    }
+
+    fn is_handed(&self) -> bool {
+        self.shared.state().handed.is_some()
+    }
+
+    fn take(&self) -> Option<Handed> {
+        self.shared.state().handed.take()
     }
 
     fn holds(&self, token: FencingToken) -> bool {
         let mut state = self.shared.state();
         (state.held, state.handed) = (Some(token), None);
         state.is_told()
-    }
-
-    fn ask_again(&self) {
-        self.shared.state().handed = None;
-        if let Some(ears) = self.ears.upgrade() {
-            ears.freed(&self.name);
-        }
     }
 }
 
