@@ -85,7 +85,8 @@ pub(crate) trait Place: Send + Sync {
 
     /// The claim holds the lock under `token`, however it came by it. Whether others may have heard of the claim,
     /// so that the place is to be kept for as long as the hold.
-    fn holds(&self, token: FencingToken) -> bool;}
+    fn holds(&self, token: FencingToken) -> bool;
+}
 
 /// A lock that a release has handed on.
 #[derive(Clone, Copy, Debug)]
