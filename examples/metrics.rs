@@ -38,7 +38,9 @@ async fn worker(directory: &Path, address: SocketAddr) -> Outcome {
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &[0.001, 0.01, 0.1, 1.0, 10.0])?
         .install()?;
 
-    let locks = fencelock::connect(&format!("sqlite:{}", directory.join("locks.db").display())).await?;
+    // Eight processes write to one file, and who tries once may meet another's write each time.
+    let patience = "request_timeout=30s&busy_timeout=20s";
+    let locks = fencelock::connect(&format!("sqlite:{}?{patience}", directory.join("locks.db").display())).await?;
     let (mut granted, mut tried_in_vain) = (0, 0);
     for round in 0..ROUNDS {
         let name = format!("shelf/{}", round % 3);

@@ -1,17 +1,23 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what it expects by panicking")]
 //! The events that a client emits are those of the schema, with its fields, in the caller's trace.
+//!
+//! Whether anybody wants an event is asked once, at its first use, and for as long as there is one subscriber only
+//! that of the thread which uses it first is asked. Another test's thread, which has none, would have it never heard.
+//! So each test that listens is here, and each test here runs in [`listening`].
 
 mod common;
 
 use common::{World, drained, ms};
-use fencelock_core::LockName;
 use fencelock_core::memory::{Delivery, Operation};
+use fencelock_core::{LockName, ReentrantScope};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 use tracing::field::{Field, Visit};
-use tracing::instrument::WithSubscriber;
-use tracing::{Event, Instrument, Subscriber};
+use tracing::{Event, Instrument, Level, Subscriber};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
@@ -57,6 +63,28 @@ impl Events {
     }
 }
 
+/// Runs a test on one thread, which a layer listens to, while no other test of this file runs.
+///
+/// Its client's own tasks are heard too, and all of them are over when the next test begins.
+fn listening<F>(layer: impl Layer<Registry> + Send + Sync, test: impl FnOnce() -> F + Send + 'static)
+where
+    F: Future<Output = ()>,
+{
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (running, ended) = channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let _running = running;
+        let _heard = tracing::subscriber::set_default(Registry::default().with(layer));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(test());
+    });
+    assert_eq!(ended.recv_timeout(Duration::from_secs(60)), Err(RecvTimeoutError::Disconnected), "it hangs");
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
 /// The table of the schema: the fields of each event beside those that all have.
 fn schema() -> BTreeMap<String, BTreeSet<String>> {
     let text = include_str!("../src/observe/schema.rs");
@@ -81,12 +109,8 @@ fn schema() -> BTreeMap<String, BTreeSet<String>> {
     events
 }
 
-#[tokio::test(start_paused = true)]
-async fn every_event_has_the_fields_of_the_schema_and_the_callers_trace() {
-    let events = Events::default();
-    let subscriber = Registry::default().with(events.clone());
-    // One thread runs all, so that the client's own tasks are heard too.
-    let _heard = tracing::subscriber::set_default(subscriber);
+/// Makes a client emit each of the schema's events.
+async fn everything_that_happens_to_a_lock() {
     let w = World::new();
     let (a, b) = (w.client("a"), w.client("b"));
     let request = tracing::info_span!("request");
@@ -114,7 +138,6 @@ async fn every_event_has_the_fields_of_the_schema_and_the_callers_trace() {
         drained(&a).await;
     }
     .instrument(request)
-    .with_current_subscriber()
     .await;
     for at in 0..12 {
         let guard = a.named("hot").ttl(ms(60_000)).acquire().await.unwrap();
@@ -126,7 +149,12 @@ async fn every_event_has_the_fields_of_the_schema_and_the_callers_trace() {
         }
     }
     drained(&a).await;
+}
 
+#[test]
+fn every_event_has_the_fields_of_the_schema_and_the_callers_trace() {
+    let events = Events::default();
+    listening(events.clone(), everything_that_happens_to_a_lock);
     let schema = schema();
     assert!(schema.len() >= 12, "{schema:?}");
     let extra = ["event", "message", "level"];
@@ -158,18 +186,52 @@ async fn every_event_has_the_fields_of_the_schema_and_the_callers_trace() {
     assert_eq!(granted.fields["claim"], events.one("released").fields["claim"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_fixed_lease_is_warned_about_by_its_newest_end() {
+#[test]
+fn a_fixed_lease_is_warned_about_by_its_newest_end() {
     let events = Events::default();
-    let _heard = tracing::subscriber::set_default(Registry::default().with(events.clone()));
-    let w = World::new();
-    let client = w.client("a");
-    let guard = client.named("x").ttl(ms(1_000)).auto_renew(false).acquire().await.unwrap();
-    tokio::time::sleep(ms(600)).await;
-    guard.extend(ms(2_000)).await.unwrap();
-    tokio::time::sleep(ms(900)).await;
-    assert!(events.of("long_hold").is_empty());
-    tokio::time::sleep(ms(800)).await;
-    assert_eq!(events.one("long_hold").fields["limit"], "ttl");
-    assert_eq!(events.of("long_hold").len(), 1);
+    listening(events.clone(), || async move {
+        let w = World::new();
+        let client = w.client("a");
+        let guard = client.named("x").ttl(ms(1_000)).auto_renew(false).acquire().await.unwrap();
+        tokio::time::sleep(ms(600)).await;
+        guard.extend(ms(2_000)).await.unwrap();
+        tokio::time::sleep(ms(900)).await;
+        assert!(events.of("long_hold").is_empty());
+        tokio::time::sleep(ms(800)).await;
+        assert_eq!(events.one("long_hold").fields["limit"], "ttl");
+        assert_eq!(events.of("long_hold").len(), 1);
+    });
+}
+
+/// Asks a scope about itself whenever it is told of a loss.
+#[derive(Clone, Default)]
+struct Curious(Arc<OnceLock<ReentrantScope>>, Arc<AtomicUsize>);
+
+impl<S: Subscriber> Layer<S> for Curious {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if event.metadata().level() == &Level::WARN
+            && let Some(scope) = self.0.get()
+        {
+            self.1.fetch_add(scope.names(), Ordering::SeqCst);
+        }
+    }
+}
+
+#[test]
+fn a_subscriber_may_ask_the_scope_that_finds_out_a_loss() {
+    let curious = Curious::default();
+    let Curious(asked, names) = curious.clone();
+    listening(curious, || async move {
+        let w = World::new();
+        let job = w.client("a").reentrant("job");
+        let outer = job.named("x").ttl(ms(500)).acquire().await.unwrap();
+        asked.set(job.clone()).unwrap();
+        // Past the deadline, and nobody has looked yet.
+        w.clock.suspend(ms(60_000));
+        let next = job.try_acquire("x").await.unwrap().unwrap();
+        assert!(next.is_held() && !outer.is_held() && next.token() > outer.token());
+        drop(outer);
+        next.release().await.unwrap();
+    });
+    assert_eq!(names.load(Ordering::SeqCst), 1, "told of one loss, while the scope had one name");
 }

@@ -83,7 +83,6 @@ async fn a_lost_lease_is_let_go_of_by_whoever_asks_it_last() {
         let lock = client.named("x").ttl(Duration::from_millis(300)).auto_renew(false);
         guards.push((lock.acquire().await.unwrap(), client));
     }
-    assert_eq!(leases.load(Ordering::SeqCst), 40);
     let asking: Vec<_> = guards
         .into_iter()
         .map(|(guard, client)| {

@@ -7,11 +7,8 @@ use common::{World, drained, ms, real};
 use fencelock_core::memory::{Delivery, Operation};
 use fencelock_core::{ErrorKind, LockName, ReentrantGuard, ReentrantScope, Result};
 use std::future::{Future, poll_fn};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
-use tracing_subscriber::layer::SubscriberExt;
 
 #[tokio::test(start_paused = true)]
 async fn nested_calls_share_one_hold_and_the_last_releases_it() {
@@ -129,46 +126,6 @@ fn a_nested_call_needs_no_runtime_that_is_driven() {
     let nested =
         elsewhere.block_on(async { tokio::time::timeout(ms(5_000), job.acquire("x")).await.unwrap().unwrap() });
     assert_eq!(nested.token(), outer.token());
-}
-
-/// Asks a scope about itself whenever it is told of a loss.
-#[derive(Clone, Default)]
-struct Curious(Arc<OnceLock<ReentrantScope>>, Arc<AtomicUsize>);
-
-impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Curious {
-    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
-        if event.metadata().level() == &tracing::Level::WARN
-            && let Some(scope) = self.0.get()
-        {
-            self.1.fetch_add(scope.names(), Ordering::SeqCst);
-        }
-    }
-}
-
-#[test]
-fn a_subscriber_may_ask_the_scope_that_finds_out_a_loss() {
-    let (done, waited_for) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let curious = Curious::default();
-        let heard = tracing_subscriber::Registry::default().with(curious.clone());
-        let _heard = tracing::subscriber::set_default(heard);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        runtime.block_on(async {
-            let w = World::new();
-            let job = w.client("a").reentrant("job");
-            let outer = job.named("x").ttl(ms(500)).acquire().await.unwrap();
-            curious.0.set(job.clone()).unwrap();
-            // Past the deadline, and nobody has looked yet.
-            w.clock.suspend(ms(60_000));
-            let next = job.try_acquire("x").await.unwrap().unwrap();
-            assert!(next.is_held() && !outer.is_held() && next.token() > outer.token());
-            drop(outer);
-            next.release().await.unwrap();
-        });
-        done.send(curious.1.load(Ordering::SeqCst)).unwrap();
-    });
-    let names = waited_for.recv_timeout(Duration::from_secs(20)).expect("it hangs");
-    assert_eq!(names, 1, "told of one loss, while the scope had one name");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,17 +4,17 @@
 
 mod common;
 
-use common::{SLACK, client, drained, engine};
+use common::{SLACK, client, drained, engine, renewed};
 use fencelock_core::{Attempt, Claim, DistributedLock, ErrorKind, FencingToken, Gate as _, Grant, LockName, Terms};
 use fencelock_lab::{Redis, RedisCluster};
 use fencelock_redis::{RedisConfig, RedisGate, RedisLock};
 use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::xxh3_64;
 
-const TTL: Duration = Duration::from_millis(900);
+const TTL: Duration = Duration::from_secs(5);
 
 fn cluster_url(cluster: &RedisCluster, seed: usize) -> String {
-    format!("redis+cluster://{}?request_timeout=500ms&connect_timeout=500ms", cluster.addresses()[seed])
+    format!("redis+cluster://{}?request_timeout=1500ms&connect_timeout=1500ms", cluster.addresses()[seed])
 }
 
 /// The slot of a name's keys, and the master that has it, by its place.
@@ -175,7 +175,9 @@ async fn a_node_that_hangs_disturbs_no_other() {
     };
     let waits = [wait(&names[0]), wait(&names[2])];
     let hung = wait(&names[1]);
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    for (at, name) in names.iter().enumerate() {
+        common::until("it waits", SLACK, || common::queued(&cluster.nodes()[at], name) == 1).await;
+    }
     cluster.nodes()[1].server().stop();
     // Asked again and again, so that what its silence does to others would be seen.
     let asking = {
@@ -188,7 +190,7 @@ async fn a_node_that_hangs_disturbs_no_other() {
     };
     let other = format!("{} too", names[0]);
     let other = (0..).map(|n| format!("{other} {n}")).find(|name| place(&cluster, name).1 == 0).unwrap();
-    let end = Instant::now() + Duration::from_secs(2);
+    let end = Instant::now() + Duration::from_secs(4);
     while Instant::now() < end {
         // Each within its own time, and never by way of a map that is being asked for.
         let guard = holder.named(&other).ttl(TTL).try_acquire().await.unwrap().unwrap();
@@ -237,7 +239,7 @@ async fn a_cluster_that_is_down_is_told_and_comes_back() {
         loop {
             let tried = Instant::now();
             let outcome = client.named(&names[0]).ttl(TTL).try_acquire().await;
-            assert!(tried.elapsed() < Duration::from_millis(500) + SLACK / 2, "{:?}", tried.elapsed());
+            assert!(tried.elapsed() < Duration::from_millis(1_500) + SLACK, "{:?}", tried.elapsed());
             if let Err(e) = outcome {
                 assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
                 if e.message().contains("Cluster is down") {
@@ -277,8 +279,7 @@ async fn the_permissions_that_the_page_lists_are_enough() {
         let guard = client.named(&name).ttl(TTL).acquire().await.unwrap();
         let waiting = other.named(&name).wait_at_most(SLACK * 2);
         let waiting = tokio::spawn(async move { waiting.acquire().await });
-        tokio::time::sleep(TTL * 3 / 2).await;
-        assert!(guard.is_held(), "renewed");
+        renewed([&guard]).await;
         assert_eq!(client.list(&name).await.unwrap().len(), 1);
         guard.release().await.unwrap();
         waiting.await.unwrap().unwrap().release().await.unwrap();

@@ -12,20 +12,27 @@
 
 mod common;
 
-use common::{SLACK, client, drained};
+use common::{SLACK, client, drained, renewed};
 use fencelock_core::{ErrorKind, Level, LockClient};
 use fencelock_lab::{Redis, RedisCluster, RedisSentinel};
 use std::time::{Duration, Instant};
 
+/// Over before a fail-over is.
 const TTL: Duration = Duration::from_millis(900);
+/// Of holds that are to live on.
+const LONG: Duration = Duration::from_secs(6);
 
 fn sentinel_url(set: &RedisSentinel, settings: &str) -> String {
     let hosts: Vec<_> = set.sentinels().iter().map(ToString::to_string).collect();
-    format!("redis+sentinel://{}/{}?request_timeout=500ms&connect_timeout=500ms{settings}", hosts.join(","), set.name())
+    format!(
+        "redis+sentinel://{}/{}?request_timeout=1500ms&connect_timeout=1500ms{settings}",
+        hosts.join(","),
+        set.name()
+    )
 }
 
 fn cluster_url(cluster: &RedisCluster) -> String {
-    format!("redis+cluster://{}?request_timeout=500ms&connect_timeout=500ms", cluster.addresses()[0])
+    format!("redis+cluster://{}?request_timeout=1500ms&connect_timeout=1500ms", cluster.addresses()[0])
 }
 
 /// Tries until it works; no single try outlasts its bound.
@@ -33,8 +40,8 @@ async fn acquired(client: &LockClient, name: &str, limit: Duration) -> (fenceloc
     let started = Instant::now();
     loop {
         let tried = Instant::now();
-        let outcome = client.named(name).ttl(TTL).try_acquire().await;
-        assert!(tried.elapsed() < Duration::from_millis(2_500), "one try took {:?}", tried.elapsed());
+        let outcome = client.named(name).ttl(LONG).try_acquire().await;
+        assert!(tried.elapsed() < Duration::from_secs(10), "one try took {:?}", tried.elapsed());
         match outcome {
             Ok(Some(guard)) => return (guard, started.elapsed()),
             Ok(None) => {}
@@ -75,8 +82,7 @@ async fn a_master_that_freezes_is_replaced_and_leaves_nobody_behind() {
     println!("usable {took:?} after the master froze");
     set.servers()[0].server().cont();
     // The old master goes on taking writes until a Sentinel tells it; nobody of ours asks it.
-    tokio::time::sleep(TTL * 2).await;
-    assert!(guard.is_held());
+    renewed([&guard]).await;
     guard.release().await.unwrap();
     drained(&client).await;
 }
@@ -94,7 +100,7 @@ async fn too_few_acknowledgements_undo_the_grant() {
         let started = Instant::now();
         let e = client.named("a").ttl(Duration::from_secs(60)).try_acquire().await.unwrap_err();
         assert!(e.kind() == ErrorKind::Unavailable && e.message().contains("1 of 2"), "{e}");
-        assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
         plain.try_acquire("a").await.unwrap().expect("undone").release().await.unwrap();
     }
     let waiting = client.named("a").wait_at_most(SLACK * 4);
@@ -122,7 +128,7 @@ async fn a_cluster_node_that_dies_costs_its_slots_for_a_while_and_no_others() {
     let mut names: [Option<String>; 3] = [None, None, None];
     for at in 0..200 {
         let name = format!("lock {at}");
-        let guard = client.named(&name).ttl(TTL).acquire().await.unwrap();
+        let guard = client.named(&name).ttl(LONG).acquire().await.unwrap();
         names[owner(&cluster, &name)].get_or_insert(name);
         guard.release().await.unwrap();
     }
@@ -134,8 +140,8 @@ async fn a_cluster_node_that_dies_costs_its_slots_for_a_while_and_no_others() {
         let (guard, _) = acquired(&client, name, Duration::from_secs(10)).await;
         guard.release().await.unwrap();
     }
-    tokio::time::sleep(TTL * 2).await;
-    assert!(guard.is_held(), "renewed on the new master");
+    // On the new master.
+    renewed([&guard]).await;
     guard.release().await.unwrap();
     drained(&client).await;
 }
@@ -148,14 +154,14 @@ async fn names_of_every_kind_lie_in_one_slot_each() {
     let names = ["a", "A", "a/b", "a{b}", "{a}b", "{}", "}{", "{", "a:b", "a b", "a*", "ключ", "鍵", "🔒", &long];
     let mut guards = Vec::new();
     for name in names {
-        guards.push(client.named(name).ttl(TTL).try_acquire().await.unwrap().expect(name));
+        guards.push(client.named(name).ttl(LONG).try_acquire().await.unwrap().expect(name));
     }
     for name in names {
         assert!(client.try_acquire(name).await.unwrap().is_none(), "{name}");
     }
     assert_eq!(client.list("").await.unwrap().len(), names.len());
     // Renewed together, each slot by itself.
-    tokio::time::sleep(TTL * 2).await;
+    renewed(&guards).await;
     for guard in guards {
         guard.release().await.unwrap();
     }
@@ -166,7 +172,7 @@ async fn names_of_every_kind_lie_in_one_slot_each() {
 async fn a_slot_that_moves_is_followed() {
     let cluster = RedisCluster::start().unwrap();
     let client = client(&cluster_url(&cluster)).await;
-    let guard = client.named("a").ttl(TTL).acquire().await.unwrap();
+    let guard = client.named("a").ttl(LONG).acquire().await.unwrap();
     let from = owner(&cluster, "a");
     let to = (from + 1) % 3;
     let (source, target) = (&cluster.nodes()[from], &cluster.nodes()[to]);
@@ -179,7 +185,7 @@ async fn a_slot_that_moves_is_followed() {
     let mut neighbour = None;
     for at in 0..20_000 {
         let name = format!("n{at}");
-        let guard = client.named(&name).ttl(TTL).acquire().await.unwrap();
+        let guard = client.named(&name).ttl(LONG).acquire().await.unwrap();
         if key_of(&name).is_some_and(|found| found.strip_suffix(&name) == key.strip_suffix('a')) {
             neighbour = Some(guard);
             break;
@@ -197,8 +203,9 @@ async fn a_slot_that_moves_is_followed() {
     };
     // One lock is there already, the other is not, and both live on.
     migrate(&key);
-    tokio::time::sleep(TTL * 2).await;
-    assert!(guard.is_held() && neighbour.is_held());
+    // One may have been under way.
+    renewed([&guard, &neighbour]).await;
+    renewed([&guard, &neighbour]).await;
     assert!(client.inspect("a").await.unwrap().is_some());
     // An acquire has several keys, which a slot on the move does not serve.
     match client.try_acquire("a").await {

@@ -22,7 +22,7 @@ fn cut(redis: &Redis) {
 }
 
 async fn reaches(client: &LockClient, level: Option<Level>) {
-    let _ = client.named("use").wait_at_most(SLACK).acquire().await;
+    let _ = client.named("use").wait_at_most(Duration::from_secs(5)).acquire().await;
     until("the level is found anew", SLACK * 2, || client.guarantees().level() == level).await;
 }
 
@@ -109,7 +109,7 @@ fn deaf_to_info(target: SocketAddr) -> (u16, Arc<AtomicBool>) {
 async fn a_probe_that_fails_proves_nothing_and_is_made_again() {
     let redis = Redis::start_durable().unwrap();
     let (port, deaf) = deaf_to_info(redis.address());
-    let client = client(&format!("redis://127.0.0.1:{port}?request_timeout=200ms&connect_timeout=200ms")).await;
+    let client = client(&format!("redis://127.0.0.1:{port}?request_timeout=1s&connect_timeout=1s")).await;
     assert_eq!(client.guarantees().level(), Some(Level::Fenced));
     deaf.store(true, Ordering::SeqCst);
     cut(&redis);

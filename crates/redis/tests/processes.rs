@@ -12,7 +12,7 @@
 
 mod common;
 
-use common::{sent, total, url};
+use common::{queued, sent, total, until, url};
 use fencelock_lab::Redis;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::io::Write as _;
@@ -88,9 +88,9 @@ fn wait_in_turn(url: &str, log: &Path) -> ExitCode {
     })
 }
 
-const TRIP: Duration = Duration::from_millis(80);
+const TRIP: Duration = Duration::from_millis(200);
 
-/// Through a wire with a round trip of 80 ms: the release hands it on, and the message tells the other process.
+/// Through a wire with a round trip of 200 ms: the release hands it on, and the message tells the other process.
 fn a_release_reaches_another_process_within_one_round_trip() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let log = log_in(&directory);
@@ -112,13 +112,15 @@ fn a_release_reaches_another_process_within_one_round_trip() -> Result<(), Faile
             .spawn();
         let _waiter = Contender(child.unwrap());
         let mut guard = Some(first);
-        for _ in 0..6 {
+        // On a busy machine one that is told in time is enough.
+        for _ in 0..12 {
             let held = match guard.take() {
                 Some(guard) => guard,
                 None => lock.acquire().await.unwrap(),
             };
             // It has come up, has found the lock held, and listens.
-            tokio::time::sleep(TRIP * 12).await;
+            until("it is in the queue", LIMIT, || queued(&redis, "handed over") == 1).await;
+            tokio::time::sleep(TRIP).await;
             let (before, released_at) = (granted().lines().count(), now());
             held.release().await.unwrap();
             let started = Instant::now();
@@ -128,6 +130,9 @@ fn a_release_reaches_another_process_within_one_round_trip() -> Result<(), Faile
             }
             let at: u64 = granted().lines().nth(before).unwrap().parse().unwrap();
             best = best.min(Duration::from_nanos(at.saturating_sub(released_at)));
+            if best < TRIP + TRIP / 2 {
+                break;
+            }
         }
     });
     println!("release to grant in another process: {best:?}, with a round trip of {TRIP:?}");

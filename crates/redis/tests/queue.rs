@@ -81,10 +81,7 @@ fn wait(client: &LockClient, ttl: Duration) -> Wait {
 
 /// How many are in the queue of `a`.
 fn queued(redis: &Redis) -> usize {
-    let keys = redis.command(&["KEYS", "*:wait:a"]).unwrap();
-    let Some(key) = keys.lines().nth(2) else { return 0 };
-    let fields = redis.command(&["HKEYS", key]).unwrap();
-    fields.lines().filter(|field| field.len() == 32).count()
+    common::queued(redis, "a")
 }
 
 async fn until_queued(redis: &Redis, number: usize) {
@@ -166,7 +163,7 @@ async fn a_stopped_waiter_delays_others_by_its_lease_at_most() {
     guard.release().await.unwrap();
     let (guard, at) = tokio::time::timeout(LONG, second).await.unwrap().unwrap();
     println!("a stopped waiter at the head: {:?}, with a ttl of {TTL:?}", at - released);
-    assert!(at - released >= TTL - Duration::from_millis(50) && at - released < TTL + Duration::from_secs(2));
+    assert!(at - released >= TTL - Duration::from_millis(50) && at - released < TTL + SOON);
     assert!(guard.token() > token);
     // What it was told meanwhile is long over.
     first.signal(Signal::CONT);
@@ -205,7 +202,7 @@ async fn whoever_gives_up_holds_nobody_up() {
 
 /// A network that delivers twice puts a claim in the queue that was given up long ago.
 async fn what_is_handed_to_nobody_is_given_back() {
-    const LATE: Duration = Duration::from_millis(400);
+    const LATE: Duration = Duration::from_secs(2);
     let redis = Redis::start().unwrap();
     let proxy = Proxy::before(redis.address()).unwrap();
     let (holder, first, second) =
@@ -264,13 +261,13 @@ async fn what_was_not_heard_is_found() {
 
 /// The lease began when the lock was handed over, and not when that was heard.
 async fn a_message_that_is_late_is_believed_no_longer_for_it() {
-    const TTL: Duration = Duration::from_secs(1);
+    const TTL: Duration = Duration::from_secs(3);
     let redis = Redis::start().unwrap();
     let proxy = Proxy::before(redis.address()).unwrap();
     let (holder, waiter, other) =
         (client(&url(&redis)).await, client(&through(&proxy)).await, client(&url(&redis)).await);
     // Less than half of the ttl, so that it is not asked again, and more.
-    for late in [350, 800].map(Duration::from_millis) {
+    for late in [1_050, 2_400].map(Duration::from_millis) {
         let guard = hold(&holder).await;
         let next = wait(&waiter, TTL);
         until_queued(&redis, 1).await;
@@ -316,20 +313,21 @@ async fn a_message_that_is_late_is_believed_no_longer_for_it() {
 
 /// A fixed lease loses nothing by having been waited for.
 async fn a_fixed_lease_begins_when_it_is_had() {
-    const TTL: Duration = Duration::from_secs(3);
+    const TTL: Duration = Duration::from_secs(5);
     let redis = Redis::start().unwrap();
     let (holder, waiter) = (client(&url(&redis)).await, client(&url(&redis)).await);
     let guard = hold(&holder).await;
     let lock = waiter.named("a").ttl(TTL).auto_renew(false).wait_at_most(LONG);
     let next = tokio::spawn(async move { (lock.acquire().await.unwrap(), Instant::now()) });
     until_queued(&redis, 1).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(TTL * 3 / 5).await;
     guard.release().await.unwrap();
     let (guard, had) = next.await.unwrap();
     while guard.is_held() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    assert!(had.elapsed() > TTL * 9 / 10, "{:?}", had.elapsed());
+    // Without what it waited it would be two fifths.
+    assert!(had.elapsed() > TTL * 3 / 5, "{:?}", had.elapsed());
 }
 
 async fn a_forced_release_hands_on_after_the_lock_delay() {

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{SLACK, client, engine, until, url};
+use common::{SLACK, client, engine, renewed, until, url};
 use fencelock_core::{ErrorKind, LockName};
 use fencelock_lab::Redis;
 use std::collections::HashSet;
@@ -39,7 +39,7 @@ async fn a_key_of_another_program_is_contention_and_stays() {
         for _ in 0..3 {
             assert!(client.try_acquire("a").await.unwrap().is_none(), "{write:?}");
         }
-        let given_up = client.named("a").wait_at_most(Duration::from_millis(200)).acquire().await.unwrap_err();
+        let given_up = client.named("a").wait_at_most(Duration::from_millis(800)).acquire().await.unwrap_err();
         assert_eq!(given_up.kind(), ErrorKind::Timeout, "{write:?}");
         assert!(client.inspect("a").await.unwrap().is_some(), "{write:?}");
         assert_eq!(client.list("").await.unwrap().len(), 1, "{write:?}");
@@ -60,7 +60,7 @@ async fn a_key_of_another_program_is_contention_and_stays() {
 async fn a_forced_release_keeps_the_lock_delay() {
     let redis = Redis::start().unwrap();
     let (a, b) = (client(&url(&redis)).await, client(&url(&redis)).await);
-    let (ttl, delay) = (Duration::from_secs(60), Duration::from_millis(1_500));
+    let (ttl, delay) = (Duration::from_secs(60), Duration::from_secs(4));
     let guard = a.named("a").ttl(ttl).lock_delay(delay).acquire().await.unwrap();
     let token = guard.token();
     let forced = std::time::Instant::now();
@@ -79,7 +79,7 @@ async fn a_forced_release_keeps_the_lock_delay() {
     assert!(next.is_held());
     next.release().await.unwrap();
     // What is left of the lease is the most, and without a delay it is free at once.
-    let guard = a.named("a").ttl(Duration::from_millis(500)).lock_delay(SLACK).auto_renew(false);
+    let guard = a.named("a").ttl(Duration::from_millis(500)).lock_delay(Duration::from_secs(5)).auto_renew(false);
     let guard = guard.acquire().await.unwrap();
     assert!(b.force_release("a").await.unwrap());
     drop((guard, b.named("a").wait_at_most(SLACK * 2).acquire().await.unwrap()));
@@ -94,12 +94,11 @@ async fn ours_survives_what_others_do_to_their_locks() {
     let redis = Redis::start().unwrap();
     let client = client(&url(&redis)).await;
     let key = key_of(&redis, "a").await;
-    let guard = client.named("a").ttl(Duration::from_millis(600)).acquire().await.unwrap();
+    let guard = client.named("a").ttl(Duration::from_secs(5)).acquire().await.unwrap();
     let delete = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
     assert!(redis.command(&["EVAL", delete, "1", &key, "theirs"]).unwrap().starts_with('-'), "WRONGTYPE");
     assert_eq!(redis.command(&["SET", &key, "theirs", "NX", "PX", "9000"]).unwrap(), "$-1\r\n");
-    tokio::time::sleep(Duration::from_millis(900)).await;
-    assert!(guard.is_held());
+    renewed([&guard]).await;
     guard.release().await.unwrap();
 }
 
@@ -174,11 +173,10 @@ async fn users_passwords_and_what_the_acl_must_allow() {
     acl(&["ACL", "SETUSER", "poor", "on", ">p", "~other:*", "+@all"]);
     let at = |who: &str| format!("redis://{who}@{}", redis.address());
     let app = client(&at("app:s3cret")).await;
-    let guard = app.named("a").ttl(Duration::from_millis(500)).acquire().await.unwrap();
+    let guard = app.named("a").ttl(Duration::from_secs(5)).acquire().await.unwrap();
     let waiter = client(&at("app:s3cret")).await.named("a").wait_at_most(SLACK);
     let waiter = tokio::spawn(async move { waiter.acquire().await });
-    tokio::time::sleep(Duration::from_millis(900)).await;
-    assert!(guard.is_held());
+    renewed([&guard]).await;
     assert_eq!(app.list("").await.unwrap().len(), 1);
     let channels = || redis.command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":to:");
     until("the waiter listens", SLACK, channels).await;
@@ -216,12 +214,12 @@ async fn an_acl_without_pexpire_leaves_no_eternal_lock() {
 async fn a_full_server_takes_no_lock_and_lets_the_old_ones_go() {
     let redis = Redis::start_with(["--save", "", "--maxmemory-policy", "noeviction"]).unwrap();
     let client = client(&url(&redis)).await;
-    let guard = client.named("a").ttl(Duration::from_millis(600)).acquire().await.unwrap();
+    let guard = client.named("a").ttl(Duration::from_secs(5)).acquire().await.unwrap();
     redis.command(&["CONFIG", "SET", "maxmemory", "1mb"]).unwrap();
     let e = client.try_acquire("b").await.unwrap_err();
     assert!(e.kind() == ErrorKind::Unavailable && e.message().contains("maxmemory"), "{e}");
-    tokio::time::sleep(Duration::from_millis(900)).await;
-    assert!(guard.is_held(), "renewals need no memory");
+    // Renewals need no memory.
+    renewed([&guard]).await;
     guard.release().await.unwrap();
     common::drained(&client).await;
     assert_eq!(common::locks(&redis), 0);
@@ -252,5 +250,5 @@ async fn nobody_there_is_told_within_the_bound() {
     let port = fencelock_lab::free_port();
     let e = engine(&format!("redis://127.0.0.1:{port}")).await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unavailable);
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    assert!(started.elapsed() < SLACK, "{:?}", started.elapsed());
 }

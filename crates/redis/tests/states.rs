@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const TTL: Duration = Duration::from_millis(900);
 
 fn quick(redis: &Redis) -> String {
-    format!("{}?request_timeout=300ms&connect_timeout=300ms", url(redis))
+    format!("{}?request_timeout=1500ms&connect_timeout=1500ms", url(redis))
 }
 
 /// Tries until the answer says `what`; each one within its bound.
@@ -21,7 +21,7 @@ async fn told(client: &LockClient, what: &str) -> ErrorKind {
     loop {
         let tried = Instant::now();
         let outcome = client.named("tried").ttl(TTL).try_acquire().await;
-        assert!(tried.elapsed() < Duration::from_millis(300) + SLACK, "{:?}", tried.elapsed());
+        assert!(tried.elapsed() < Duration::from_millis(1_500) + SLACK, "{:?}", tried.elapsed());
         match outcome {
             Err(e) if e.message().contains(what) => return e.kind(),
             Ok(Some(guard)) => drop(guard),
@@ -33,7 +33,7 @@ async fn told(client: &LockClient, what: &str) -> ErrorKind {
 }
 
 async fn usable(client: &LockClient) {
-    let guard = client.named("usable").ttl(TTL).wait_at_most(SLACK * 4).acquire().await.unwrap();
+    let guard = client.named("usable").ttl(SLACK).wait_at_most(SLACK * 4).acquire().await.unwrap();
     guard.release().await.unwrap();
 }
 
@@ -111,7 +111,8 @@ async fn without_memory_ids_die_and_layouts_are_written_or_refused() {
     let redis = Redis::start_with(["--save", "", "--maxmemory-policy", "noeviction"]).unwrap();
     let here = engine(&quick(&redis)).await.unwrap();
     let name = LockName::new("a").unwrap();
-    let (held, never) = (Terms::new(name.clone(), TTL).mint().unwrap(), Terms::new(name, TTL).mint().unwrap());
+    let (held, never) =
+        (Terms::new(name.clone(), SLACK * 4).mint().unwrap(), Terms::new(name, SLACK * 4).mint().unwrap());
     let Attempt::Granted(grant) = here.try_acquire(&held).await.unwrap() else { unreachable!("a new name is free") };
     redis.command(&["CONFIG", "SET", "maxmemory", "1mb"]).unwrap();
     drop(held.request());
@@ -175,6 +176,6 @@ async fn connecting_and_listing_are_bounded() {
         let started = Instant::now();
         assert_eq!(client.list("").await.unwrap_err().kind(), ErrorKind::Unavailable);
         assert_eq!(engine(&common::through(&proxy)).await.unwrap_err().kind(), ErrorKind::Unavailable);
-        assert!(started.elapsed() < Duration::from_millis(900) + SLACK / 2, "{:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(3) + SLACK / 2, "{:?}", started.elapsed());
     }
 }

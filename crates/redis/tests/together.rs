@@ -191,7 +191,7 @@ async fn a_handover_within_a_client_costs_release_and_acquire() {
         let lock = client.named("hot").ttl(TTL).wait_forever();
         waits.spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() });
     }
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
     let before = calls(&redis);
     first.release().await.unwrap();
     waits.join_all().await;

@@ -12,7 +12,7 @@
 
 mod common;
 
-use common::{SLACK, builder, client, connections, drained, sent, total, until, url};
+use common::{SLACK, builder, client, connections, drained, queued, sent, total, until, url};
 use fencelock_core::LockClient;
 use fencelock_lab::{Proxy, Redis};
 use std::time::{Duration, Instant};
@@ -37,6 +37,7 @@ async fn cost_of_waiting(clients: usize, most: u64) {
         waiting.push(client(&url(&redis)).await);
     }
     let mut waits = wait(&waiting, 100, "hot");
+    until("each client is in the queue", SLACK, || queued(&redis, "hot") == clients).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = sent(&redis);
     tokio::time::sleep(Duration::from_secs(20)).await;
@@ -112,7 +113,7 @@ async fn a_lost_message_costs_one_safety_check() {
     let (holder, waiter) = (client(&url(&redis)).await, client(&url(&redis)).await);
     let guard = holder.named("a").ttl(Duration::from_secs(120)).acquire().await.unwrap();
     let mut waits = wait(std::slice::from_ref(&waiter), 1, "a");
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    until("it is in the queue", SLACK, || queued(&redis, "a") == 1).await;
     // Freed behind its back: nothing is published.
     let keys = redis.command(&["KEYS", "*:lock:a"]).unwrap();
     let key = keys.lines().nth(2).unwrap().to_owned();
@@ -135,7 +136,7 @@ async fn waiters_are_subscribed_again_after_a_cut() {
         (holder.named("1").ttl(ttl).acquire().await.unwrap(), holder.named("2").ttl(ttl).acquire().await.unwrap());
     let mut first = wait(std::slice::from_ref(&waiter), 1, "1");
     let mut second = wait(std::slice::from_ref(&waiter), 1, "2");
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    until("they are in the queue", SLACK, || queued(&redis, "1") == 1 && queued(&redis, "2") == 1).await;
     for _ in 0..3 {
         proxy.cut();
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -152,10 +153,10 @@ async fn waiters_are_subscribed_again_after_a_cut() {
     second.join_next().await.unwrap().unwrap();
 }
 
-/// Through a wire of 40 ms each way: the release hands it on, and the message tells the other client.
+/// Through a wire of 100 ms each way: the release hands it on, and the message tells the other client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_reaches_another_client_within_one_round_trip() {
-    const TRIP: Duration = Duration::from_millis(80);
+    const TRIP: Duration = Duration::from_millis(200);
     let redis = Redis::start().unwrap();
     let proxy = Proxy::before(redis.address()).unwrap();
     // Requests wait for the whole trip and answers for none, which comes to the same.
@@ -164,16 +165,21 @@ async fn a_release_reaches_another_client_within_one_round_trip() {
     let holder = builder(&url).await.unwrap().build().unwrap();
     let waiter = client(&url).await;
     let mut best = Duration::MAX;
-    for _ in 0..5 {
+    // On a busy machine one that is told in time is enough.
+    for _ in 0..12 {
         let guard = holder.named("a").ttl(Duration::from_secs(60)).acquire().await.unwrap();
         let lock = waiter.named("a").ttl(Duration::from_secs(60));
         let wait = tokio::spawn(async move { (lock.acquire().await.unwrap(), Instant::now()) });
-        tokio::time::sleep(TRIP * 5).await;
+        until("it is in the queue", SLACK, || queued(&redis, "a") == 1).await;
+        tokio::time::sleep(TRIP).await;
         let sent = Instant::now();
         guard.release().await.unwrap();
         let (next, at) = wait.await.unwrap();
         best = best.min(at - sent);
         next.release().await.unwrap();
+        if best < TRIP + TRIP / 2 {
+            break;
+        }
     }
     println!("release to grant in another client: {best:?}, with a round trip of {TRIP:?}");
     assert!(best < TRIP + TRIP / 2, "{best:?}");

@@ -20,7 +20,7 @@ async fn the_lock_stays_closed_for_the_delay_and_then_goes_to_the_waiter() {
     let nodes = three().await;
     let (holder, other, operator) =
         (client(&nodes.addresses()).await, client(&nodes.addresses()).await, client(&nodes.addresses()).await);
-    let (ttl, delay) = (Duration::from_secs(3), Duration::from_secs(2));
+    let (ttl, delay) = (Duration::from_secs(6), Duration::from_secs(4));
     let guard = holder.named("a").ttl(ttl).lock_delay(delay).acquire().await.unwrap();
     let token = guard.token();
     let waiter = tokio::spawn({

@@ -148,6 +148,6 @@ async fn what_a_killed_attempt_leaves_is_waited_out_and_not_asked_for_all_the_ti
 
 /// What a future comes to, waited for on this thread.
 fn futures_now<T>(future: impl Future<Output = T>) -> Option<T> {
-    let wait = async { tokio::time::timeout(Duration::from_secs(1), future).await.ok() };
+    let wait = async { tokio::time::timeout(Duration::from_secs(5), future).await.ok() };
     tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(wait))
 }

@@ -139,8 +139,8 @@ async fn a_node_is_brought_back_though_one_of_the_others_goes_away_meanwhile() {
     nodes.nodes_mut()[0].server_mut().kill();
     nodes.nodes_mut()[0].restart().unwrap();
     let (operator, node) = (operator(&nodes), nodes.nodes()[0].address().to_string());
-    let reseeding = tokio::spawn(async move { operator.reseed(&node, Duration::from_secs(4)).await });
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let reseeding = tokio::spawn(async move { operator.reseed(&node, Duration::from_secs(6)).await });
+    tokio::time::sleep(Duration::from_secs(3)).await;
     nodes.nodes_mut()[3].server_mut().kill();
     assert!(reseeding.await.unwrap().unwrap());
     nodes.nodes()[1].server().stop();

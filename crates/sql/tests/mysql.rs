@@ -67,7 +67,7 @@ async fn too_many_connections_and_a_read_only_server_are_unavailable() {
     let db = My(MariaDb::start_with(["--max-connections=10", "--extra-max-connections=1"]).unwrap());
     let client = db.client().await;
     let pool = sqlx::mysql::MySqlPoolOptions::new().max_connections(20);
-    let pool = pool.acquire_timeout(ms(1_000)).connect(&db.url()).await.unwrap();
+    let pool = pool.acquire_timeout(ms(3_000)).connect(&db.url()).await.unwrap();
     let mut taken = Vec::new();
     while let Ok(connection) = pool.acquire().await {
         taken.push(connection);
@@ -155,7 +155,11 @@ async fn a_deadlock_is_retried() {
     let waits = "SELECT CAST(variable_value AS SIGNED) FROM information_schema.global_status \
                  WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS'";
     let before = db.number(deadlocks).await;
-    for n in 0..3 {
+    for n in 0.. {
+        // A machine that stands still may let the wait for the gap run out before the other wants the floor's row.
+        if n >= 3 && (n >= 20 || db.number(deadlocks).await > before) {
+            break;
+        }
         let name = format!("new/{n}");
         let mut other = pool.begin().await.unwrap();
         // So much that it is not the one who has to give way.
@@ -183,12 +187,13 @@ async fn a_locked_row_holds_up_no_other_renewal() {
     let client = db.client().await;
     let mut guards = Vec::new();
     for name in ["a", "b", "c"] {
-        guards.push(client.named(name).ttl(ms(4_000)).acquire().await.unwrap());
+        guards.push(client.named(name).ttl(ms(6_000)).acquire().await.unwrap());
     }
     let pool = db.pool().await;
     let mut outer = pool.begin().await.unwrap();
     My::run_in(&mut outer, "SELECT * FROM fencelock_locks WHERE name = 'b' FOR UPDATE").await;
-    tokio::time::sleep(ms(7_000)).await;
+    guards[1].lost().await;
+    renewed([&guards[0], &guards[2]]).await;
     let held: Vec<_> = guards.iter().map(fencelock_core::LockGuard::is_held).collect();
     assert_eq!(held, [true, false, true]);
     outer.rollback().await.unwrap();
@@ -214,7 +219,7 @@ async fn a_locked_row_holds_up_no_purge() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_rows_are_purged_a_few_at_a_time() {
     let db = My::start();
-    let engine = My::connect(&format!("{}?request_timeout=1s", db.url())).await.unwrap();
+    let engine = My::connect(&format!("{}?request_timeout=2s", db.url())).await.unwrap();
     db.run("INSERT INTO fencelock_locks SELECT CONCAT('n', seq), '', seq, 0, 0, 0, '', NULL, 0 FROM seq_1_to_12000")
         .await;
     db.run(&format!("UPDATE fencelock_locks SET acquired_at = {} WHERE token % 4000 = 0 AND name <> ''", My::NOW))

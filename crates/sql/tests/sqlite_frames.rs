@@ -18,7 +18,7 @@ async fn a_foreign_hold_is_waited_out_by_programs_that_live_shortly() {
     file.run(REBOOT).await;
     let started = Instant::now();
     let mut grant = None;
-    for _ in 0..100 {
+    for _ in 0..1_000 {
         // Each is a program of its own, that only tries once.
         let engine = file.engine().await;
         match engine.try_acquire(&claim("a", ms(600))).await.unwrap() {
@@ -30,38 +30,38 @@ async fn a_foreign_hold_is_waited_out_by_programs_that_live_shortly() {
         }
     }
     let (waited, grant) = (started.elapsed(), grant.unwrap());
-    assert!(waited >= ms(600) && waited < ms(1200), "{waited:?}");
+    assert!(waited >= ms(600) && waited < ms(10_000), "{waited:?}");
     assert!(grant.token > before.token);
 }
 
 #[tokio::test]
 async fn only_the_first_look_starts_the_clock() {
     let file = File::new();
-    let _before = granted(&*file.engine().await, &claim("a", ms(2000))).await;
+    let _before = granted(&*file.engine().await, &claim("a", ms(6000))).await;
     file.run(REBOOT).await;
     let engine = file.engine().await;
-    assert!(contended(&engine, &claim("a", ms(2000))).await.unwrap() > ms(2000));
+    assert!(contended(&engine, &claim("a", ms(6000))).await.unwrap() > ms(6000));
     tokio::time::sleep(ms(150)).await;
-    let left = contended(&*file.engine().await, &claim("a", ms(2000))).await.unwrap();
-    assert!(left <= ms(1900), "{left:?}");
+    let left = contended(&*file.engine().await, &claim("a", ms(6000))).await.unwrap();
+    assert!(left <= ms(5900), "{left:?}");
 }
 
 #[tokio::test]
 async fn a_holder_that_lives_in_the_other_frame_pushes_it_back() {
     let file = File::new();
     let engine = file.engine().await;
-    let mine = claim("a", ms(300));
+    let mine = claim("a", ms(2500));
     let grant = granted(&engine, &mine).await;
     // To the holder's renewals, our frame is the foreign one, until it writes its own back.
     for _ in 0..5 {
         file.run("UPDATE fencelock_locks SET boot_id = 'observer', expires_at = 1").await;
-        tokio::time::sleep(ms(100)).await;
-        let other = claim("a", ms(300));
+        tokio::time::sleep(ms(600)).await;
+        let other = claim("a", ms(2500));
         contended(&engine, &other).await;
         assert!(granted(&engine, &mine).await.token == grant.token, "its renewal is not refused");
     }
-    tokio::time::sleep(ms(310)).await;
-    let next = granted(&engine, &claim("a", ms(300))).await;
+    tokio::time::sleep(ms(2600)).await;
+    let next = granted(&engine, &claim("a", ms(2500))).await;
     assert!(next.token > grant.token, "once it stops renewing it runs out");
 }
 
@@ -69,15 +69,17 @@ async fn a_holder_that_lives_in_the_other_frame_pushes_it_back() {
 async fn renewal_goes_on_across_a_restamp_and_ends_with_a_thief() {
     let file = File::new();
     let client = file.client().await;
-    let guard = client.named("a").ttl(ms(200)).acquire().await.unwrap();
+    let guard = client.named("a").ttl(ms(4000)).acquire().await.unwrap();
     file.run("UPDATE fencelock_locks SET boot_id = 'observer', expires_at = 9223372036854775807").await;
-    tokio::time::sleep(ms(400)).await;
-    assert!(guard.is_held());
-    let frame: String =
-        sqlx::query_scalar("SELECT boot_id FROM fencelock_locks").fetch_one(&mut file.raw().await).await.unwrap();
-    assert_ne!(frame, "observer", "the renewal wrote the holder's frame back");
+    until("the renewal wrote the holder's frame back", async || {
+        let frame = sqlx::query_scalar("SELECT boot_id FROM fencelock_locks");
+        let frame: String = frame.fetch_one(&mut file.raw().await).await.unwrap();
+        frame != "observer"
+    })
+    .await;
+    renewed([&guard]).await;
     file.run("UPDATE fencelock_locks SET boot_id = 'observer', claim_id = x'00', token = token + 1").await;
-    assert_eq!(tokio::time::timeout(ms(1000), guard.lost()).await.unwrap(), LossReason::Revoked);
+    assert_eq!(tokio::time::timeout(ms(20_000), guard.lost()).await.unwrap(), LossReason::Revoked);
 }
 
 #[tokio::test]

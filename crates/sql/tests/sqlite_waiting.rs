@@ -29,7 +29,8 @@ async fn a_release_wakes_a_waiter_of_another_client() {
     }
     waits.sort_unstable();
     println!("from release to the next holder: median {:?}, longest {:?}", waits[10], waits[19]);
-    assert!(waits[10] < ms(100), "{waits:?}");
+    // By itself it would look 5 s after it began to wait.
+    assert!(waits[10] < ms(2_000), "{waits:?}");
 }
 
 #[tokio::test]
@@ -55,7 +56,7 @@ async fn a_busy_file_does_not_make_waiters_spin() {
 #[tokio::test]
 async fn a_file_that_another_writer_blocks_is_unavailable_in_time() {
     let file = File::new();
-    let config = file.config().with_request_timeout(ms(400)).with_busy_timeout(ms(100));
+    let config = file.config().with_request_timeout(ms(8_000)).with_busy_timeout(ms(100));
     let engine = SqlLock::sqlite(config).await.unwrap();
     let held = granted(&engine, &claim("held", ms(60_000))).await;
     let mut writer = file.raw().await;
@@ -65,49 +66,49 @@ async fn a_file_that_another_writer_blocks_is_unavailable_in_time() {
     let started = Instant::now();
     let e = engine.try_acquire(&mine).await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
-    assert!(started.elapsed() >= ms(90) && started.elapsed() < ms(400), "{:?}", started.elapsed());
+    assert!(started.elapsed() >= ms(90) && started.elapsed() < ms(8_000), "{:?}", started.elapsed());
     assert!(mine.was_sent() && !mine.is_unanswered(), "busy is a definite no");
     assert_eq!(held.lease.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
 
     let client = LockClient::new(Arc::<SqlLock>::clone(&engine)).unwrap();
-    let e = client.named("a").wait_at_most(ms(300)).acquire().await.unwrap_err();
+    let e = client.named("a").wait_at_most(ms(1_000)).acquire().await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
     sqlx::query("ROLLBACK").execute(&mut writer).await.unwrap();
-    client.named("a").wait_at_most(ms(1000)).acquire().await.unwrap().release().await.unwrap();
+    client.named("a").wait_at_most(ms(20_000)).acquire().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_waiter_gets_through_once_the_writer_is_done() {
     let file = File::new();
-    let client = file.client().await;
+    let client = LockClient::new(SqlLock::sqlite(file.config()).await.unwrap()).unwrap();
     let mut writer = file.raw().await;
     sqlx::query("BEGIN IMMEDIATE").execute(&mut writer).await.unwrap();
     let waiting = tokio::spawn(async move { client.acquire("a").await });
     tokio::time::sleep(ms(700)).await;
     assert!(!waiting.is_finished());
     sqlx::query("COMMIT").execute(&mut writer).await.unwrap();
-    let guard = tokio::time::timeout(ms(3000), waiting).await.unwrap().unwrap().unwrap();
+    let guard = tokio::time::timeout(ms(20_000), waiting).await.unwrap().unwrap().unwrap();
     guard.release().await.unwrap();
 }
 
 #[tokio::test]
 async fn renewals_doubt_while_the_file_is_blocked_and_recover_or_lose_in_time() {
     let file = File::new();
-    let config = file.config().with_request_timeout(ms(100)).with_busy_timeout(ms(50));
+    let config = file.config().with_request_timeout(ms(1_000)).with_busy_timeout(ms(50));
     let client = LockClient::new(SqlLock::sqlite(config).await.unwrap()).unwrap();
-    let guard = client.named("a").ttl(ms(900)).acquire().await.unwrap();
+    let guard = client.named("a").ttl(ms(4_000)).acquire().await.unwrap();
     let mut writer = file.raw().await;
     sqlx::query("BEGIN IMMEDIATE").execute(&mut writer).await.unwrap();
-    tokio::time::sleep(ms(550)).await;
-    assert!(guard.is_held() && guard.in_jeopardy());
+    until("in doubt", async || guard.in_jeopardy()).await;
+    assert!(guard.is_held());
     sqlx::query("ROLLBACK").execute(&mut writer).await.unwrap();
-    tokio::time::sleep(ms(600)).await;
-    assert!(guard.is_held() && !guard.in_jeopardy(), "renewed again");
+    renewed([&guard]).await;
+    until("no more in doubt", async || guard.is_held() && !guard.in_jeopardy()).await;
 
     sqlx::query("BEGIN IMMEDIATE").execute(&mut writer).await.unwrap();
     let started = Instant::now();
     assert_eq!(guard.lost().await, fencelock_core::LossReason::Expired);
-    assert!(started.elapsed() < ms(1000), "{:?}", started.elapsed());
+    assert!(started.elapsed() < ms(10_000), "{:?}", started.elapsed());
 }
 
 #[tokio::test]

@@ -35,6 +35,12 @@ impl Stage {
         self.bench.ttl()
     }
 
+    /// The ttl of a hold that is released in good time and is not to run out before, whatever a loaded machine makes of
+    /// the case; in a session the service sets the time.
+    pub(crate) fn long_ttl(&self) -> Duration {
+        if self.is_session() { self.ttl() } else { self.ttl() * 10 }
+    }
+
     /// A name that no other case and no other run uses.
     pub(crate) fn name(&self, what: &str) -> String {
         format!("{}:{:016x}:{what}", self.case, self.run)
@@ -64,10 +70,9 @@ impl Stage {
         self.claim_for(name, self.ttl())
     }
 
-    /// A claim whose hold, which nobody renews, outlasts what a loaded machine makes of a case; in a session the
-    /// service sets the time.
+    /// A claim whose hold, which nobody renews, lasts for the [long ttl](Self::long_ttl).
     pub(crate) fn long_claim(&self, name: &str) -> Outcome<Claim> {
-        self.claim_for(name, if self.is_session() { self.ttl() } else { self.ttl() * 10 })
+        self.claim_for(name, self.long_ttl())
     }
 
     fn claim_for(&self, name: &str, ttl: Duration) -> Outcome<Claim> {
@@ -107,8 +112,7 @@ impl Stage {
     /// Says which promise chose which assertion.
     pub(crate) fn chose(&self, promise: impl fmt::Display, assertion: &str) {
         let (engine, case) = (self.promises.engine(), self.case);
-        // A closed standard error must not fail a case.
-        let _ = writeln!(std::io::stderr(), "  {engine}: {case}: {promise}, so {assertion}");
+        report(format_args!("{engine}: {case}: {promise}, so {assertion}"));
     }
 
     /// Whether the capability is promised, having said what is asserted for it.
@@ -139,6 +143,12 @@ impl Stage {
         self.chose(format_args!("the scope is a {scope}"), "other processes take part");
         Ok(true)
     }
+}
+
+/// Says something of a case, in one write: cases run beside one another, and a line must not end within another's.
+pub(crate) fn report(line: impl fmt::Display) {
+    // A closed standard error must not fail a case.
+    let _ = std::io::stderr().write_all(format!("  {line}\n").as_bytes());
 }
 
 /// What must be free: takes it, at once.

@@ -2,11 +2,10 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::harness::{Bench, Harness};
-use crate::stage::Stage;
+use crate::stage::{Stage, report};
 use crate::{CASES, Case, child};
 use fencelock_core::Result;
 use libtest_mimic::{Arguments, Failed, Trial};
-use std::io::Write;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -18,6 +17,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 const AT_ONCE: usize = 8;
 /// How often a case is tried that ends for want of an answer.
 const TRIES: usize = 3;
+/// What lies before such a try, and twice that before the next.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The whole of an engine's `tests/contract.rs` (with `harness = false`): runs
 /// every case, or those that the usual arguments of a test binary select.
@@ -99,8 +100,9 @@ fn answered<H: Harness>(case: &Case, harness: &Arc<H>, mut run: impl FnMut() -> 
         match run() {
             Err(failure) if failure.is_unanswered() => {
                 let name = case.name();
-                let _ =
-                    writeln!(std::io::stderr(), "  {name}: no answer, begun anew after attempt {attempt}: {failure}");
+                report(format_args!("{name}: no answer, begun anew after attempt {attempt}: {failure}"));
+                // What stood still once may stand still again at once.
+                std::thread::sleep(PAUSE * u32::try_from(attempt).unwrap_or(1));
                 settle(harness)?;
             }
             outcome => return outcome,

@@ -2,17 +2,24 @@
 
 #![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing, reason = "each test uses its part of it")]
 
-use fencelock_core::{ClientBuilder, EngineUrl, LockClient, Result};
+use fencelock_core::{ClientBuilder, EngineUrl, LockClient, LockGuard, Result};
 use fencelock_lab::Redis;
 use fencelock_redis::{RedisConfig, RedisLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(crate) const SLACK: Duration = Duration::from_secs(5);
+pub(crate) const SLACK: Duration = Duration::from_secs(15);
 
+/// One that is patient unless the URL says otherwise: a machine that stands still for a moment leaves no request
+/// without an answer.
 pub(crate) async fn engine(url: &str) -> Result<Arc<RedisLock>> {
-    RedisLock::connect(RedisConfig::from_url(&EngineUrl::parse(url)?)?).await
+    let mut config = RedisConfig::from_url(&EngineUrl::parse(url)?)?;
+    if !url.contains("request_timeout") {
+        let patience = Duration::from_secs(5);
+        config = config.with_request_timeout(patience).with_connect_timeout(patience);
+    }
+    RedisLock::connect(config).await
 }
 
 pub(crate) async fn builder(url: &str) -> Result<ClientBuilder> {
@@ -28,7 +35,7 @@ pub(crate) fn url(redis: &Redis) -> String {
 }
 
 pub(crate) fn through(proxy: &fencelock_lab::Proxy) -> String {
-    format!("redis://127.0.0.1:{}?request_timeout=300ms&connect_timeout=300ms", proxy.port())
+    format!("redis://127.0.0.1:{}?request_timeout=1s&connect_timeout=1s", proxy.port())
 }
 
 /// What clients have sent: the commands that our scripts issue inside the server are left out.
@@ -76,6 +83,26 @@ pub(crate) async fn until(what: &str, limit: Duration, mut holds: impl FnMut() -
         assert!(started.elapsed() < limit, "not within {limit:?}: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// Waits until each has been renewed from now on. What is lost is never renewed again.
+pub(crate) async fn renewed(guards: impl IntoIterator<Item = &LockGuard>) {
+    let guards: Vec<_> = guards.into_iter().map(|guard| (guard, guard.monitor().deadline())).collect();
+    until("renewed", SLACK * 2, || {
+        guards.iter().all(|(guard, before)| {
+            assert!(guard.is_held(), "{} is lost", guard.name());
+            guard.monitor().deadline() > *before
+        })
+    })
+    .await;
+}
+
+/// How many are in the queue of `name`.
+pub(crate) fn queued(redis: &Redis, name: &str) -> usize {
+    let keys = redis.command(&["KEYS", &format!("*:wait:{name}")]).unwrap();
+    let Some(key) = keys.lines().nth(2) else { return 0 };
+    let fields = redis.command(&["HKEYS", key]).unwrap();
+    fields.lines().filter(|field| field.len() == 32).count()
 }
 
 /// The keys of held locks there are.

@@ -2,14 +2,15 @@
 
 #![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing, reason = "each test uses its part of it")]
 
-use fencelock_core::{Claim, EngineUrl, LockClient, LockName, Result, Terms};
+use fencelock_core::{Claim, EngineUrl, LockClient, LockGuard, LockName, Result, Terms};
 use fencelock_lab::{Proxy, Redis, RedisNodes};
 use fencelock_redlock::{RedlockConfig, RedlockLock, RedlockOperator};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// As patient as may be: a machine that stands still for a moment leaves no node without an answer.
 pub(crate) fn config(addresses: &str) -> Result<RedlockConfig> {
-    RedlockConfig::from_url(&EngineUrl::parse(&format!("redlock://{addresses}"))?)
+    RedlockConfig::from_url(&EngineUrl::parse(&format!("redlock://{addresses}?request_timeout=1s"))?)
 }
 
 pub(crate) fn operator(nodes: &RedisNodes) -> RedlockOperator {
@@ -55,6 +56,18 @@ pub(crate) async fn until(what: &str, limit: Duration, mut holds: impl FnMut() -
         assert!(started.elapsed() < limit, "not within {limit:?}: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// Waits until each has been renewed from now on. What is lost is never renewed again.
+pub(crate) async fn renewed(guards: impl IntoIterator<Item = &LockGuard>) {
+    let guards: Vec<_> = guards.into_iter().map(|guard| (guard, guard.monitor().deadline())).collect();
+    until("renewed", Duration::from_secs(20), || {
+        guards.iter().all(|(guard, before)| {
+            assert!(guard.is_held(), "{} is lost", guard.name());
+            guard.monitor().deadline() > *before
+        })
+    })
+    .await;
 }
 
 /// How many scripts a node was sent.

@@ -18,7 +18,7 @@ pub(crate) mod transactions;
 
 use async_trait::async_trait;
 use fencelock_core::{
-    Attempt, Claim, DistributedLock, EngineUrl, ErrorKind, Grant, LockClient, LockName, Result, Terms,
+    Attempt, Claim, DistributedLock, EngineUrl, ErrorKind, Grant, LockClient, LockGuard, LockName, Result, Terms,
 };
 use fencelock_sql::SqlLock;
 use std::net::SocketAddr;
@@ -63,11 +63,20 @@ pub(crate) trait Db: Sized + Send + Sync + 'static {
         LockClient::new(self.engine().await).unwrap()
     }
 
-    /// A client that goes through a proxy, and gives up soon.
+    /// A client that goes through a proxy, and gives up soon, though not before a machine that stands still goes on.
     async fn through(&self, proxy: &fencelock_lab::Proxy) -> Arc<SqlLock> {
         let via = format!("127.0.0.1:{}", proxy.port());
         let url = self.url().replace(&self.address().to_string(), &via);
-        Self::connect(&format!("{url}?request_timeout=500ms")).await.unwrap()
+        Self::connect(&format!("{url}?request_timeout=1500ms")).await.unwrap()
+    }
+}
+
+/// Waits until the sessions that are counted so have ended.
+async fn none_left<D: Db>(db: &D, count: &str) {
+    let started = Instant::now();
+    while db.number(count).await > 0 {
+        assert!(started.elapsed() < SLACK * 3, "the sessions have not ended");
+        tokio::time::sleep(ms(5)).await;
     }
 }
 
@@ -126,7 +135,15 @@ impl Db for Pg {
         sqlx::query_scalar(sqlx::AssertSqlSafe(sql.to_owned())).fetch_one(&mut **transaction).await.unwrap()
     }
     async fn end_sessions(&self) {
-        self.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'fencelock'").await;
+        // Those that were there, since new ones come.
+        self.run(
+            "CREATE TABLE IF NOT EXISTS ended (pid int); DELETE FROM ended;
+            INSERT INTO ended SELECT pid FROM pg_stat_activity WHERE application_name = 'fencelock';
+            SELECT pg_terminate_backend(pid) FROM ended",
+        )
+        .await;
+        let left = "SELECT count(*) FROM pg_stat_activity JOIN ended USING (pid) WHERE application_name = 'fencelock'";
+        none_left(self, left).await;
     }
     async fn end_engine_sessions(&self, _: &mut sqlx::Transaction<'_, sqlx::Postgres>) {
         self.end_sessions().await;
@@ -194,10 +211,14 @@ impl Db for My {
         let mut connection = sqlx::MySqlConnection::connect(&self.url()).await.unwrap();
         let sql = "SELECT CAST(id AS SIGNED) FROM information_schema.processlist WHERE id <> connection_id() AND user = 'root'";
         let rows = connection.fetch_all(sqlx::raw_sql(sql)).await.unwrap();
+        let mut left = "SELECT count(*) FROM information_schema.processlist WHERE id IN (0".to_owned();
         for row in rows {
-            let kill = format!("KILL {}", row.get::<i64, _>(0));
-            let _ = connection.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(kill))).await;
+            let id: i64 = row.get(0);
+            let _ = connection.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(format!("KILL {id}")))).await;
+            left += &format!(", {id}");
         }
+        left += ")";
+        none_left(self, &left).await;
     }
     async fn end_engine_sessions(&self, transaction: &mut sqlx::Transaction<'_, sqlx::MySql>) {
         use sqlx::{Executor as _, Row as _};
@@ -241,7 +262,19 @@ pub(crate) async fn dead(engine: &SqlLock, claim: &Claim) {
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
     while !holds().await {
-        assert!(started.elapsed() < SLACK * 2, "not in time: {what}");
+        assert!(started.elapsed() < SLACK * 3, "not in time: {what}");
         tokio::time::sleep(ms(10)).await;
     }
+}
+
+/// Waits until each has been renewed from now on, and none is in doubt. What is lost is never renewed again.
+pub(crate) async fn renewed(guards: impl IntoIterator<Item = &LockGuard>) {
+    let guards: Vec<_> = guards.into_iter().map(|guard| (guard, guard.monitor().deadline())).collect();
+    until("renewed", async || {
+        guards.iter().all(|(guard, before)| {
+            assert!(guard.is_held(), "{} is lost", guard.name());
+            guard.monitor().deadline() > *before && !guard.in_jeopardy()
+        })
+    })
+    .await;
 }

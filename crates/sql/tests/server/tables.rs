@@ -25,14 +25,14 @@ pub(crate) async fn every_name_is_a_lock_of_its_own<D: Db>() {
 pub(crate) async fn ids_die_and_tokens_stay<D: Db>() {
     let db = D::start();
     let engine = db.engine().await;
-    let mine = claim("a", ms(600));
+    let mine = claim("a", ms(2_500));
     let first = granted(&engine, &mine).await;
     let again = granted(&engine, &mine).await;
     assert_eq!(first.token, again.token, "the hold's own");
-    contended(&engine, &claim("a", ms(600))).await;
-    tokio::time::sleep(ms(700)).await;
+    contended(&engine, &claim("a", ms(2_500))).await;
+    tokio::time::sleep(ms(2_600)).await;
     dead(&engine, &mine).await;
-    let next = granted(&engine, &claim("a", ms(5_000))).await;
+    let next = granted(&engine, &claim("a", ms(60_000))).await;
     assert!(next.token > first.token);
     assert_eq!(first.lease.release().await.unwrap_err().kind(), ErrorKind::Lost);
     next.lease.release().await.unwrap();
@@ -66,7 +66,7 @@ pub(crate) async fn tokens_grow_past_a_base<D: Db>() {
     let db = D::start();
     let url = format!("{}?token_base=8000000000000000000&connections=1", db.url());
     let engine = D::connect(&url).await.unwrap();
-    let first = granted(&engine, &claim("a", ms(1_000))).await;
+    let first = granted(&engine, &claim("a", ms(60_000))).await;
     assert_eq!(first.token.get(), 8_000_000_000_000_000_001);
     first.lease.release().await.unwrap();
     let plain = db.engine().await;
@@ -134,7 +134,7 @@ pub(crate) async fn the_printed_statements_are_right<D: Db>() {
     let statements = e.message().split_once("runs:\n").unwrap().1.to_owned();
     db.run(&statements).await;
     let engine = D::connect(&url).await.unwrap();
-    let grant = granted(&engine, &claim("a", ms(1_000))).await;
+    let grant = granted(&engine, &claim("a", ms(60_000))).await;
     assert_eq!(grant.lease.evidence().get("table"), Some("odd_Name"));
     contended(&engine, &claim("a", ms(1_000))).await;
     let plain = db.engine().await;

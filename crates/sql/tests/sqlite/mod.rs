@@ -1,14 +1,16 @@
 //! What the SQLite tests share: a file in a directory of its own, and a second way into it.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic, reason = "each test uses some of it, and tests may panic")]
 
-use fencelock_core::{Attempt, Claim, DistributedLock, Error, ErrorKind, Grant, LockClient, LockName, Terms};
+use fencelock_core::{
+    Attempt, Claim, DistributedLock, Error, ErrorKind, Grant, LockClient, LockGuard, LockName, Terms,
+};
 use fencelock_sql::SqlLock;
 use fencelock_sql::sqlite::SqliteConfig;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, SqliteConnection};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) struct File {
     _directory: tempfile::TempDir,
@@ -26,8 +28,10 @@ impl File {
         SqliteConfig::new(&self.path)
     }
 
+    /// One that waits as long as a loaded machine may make it wait for another's write.
     pub(crate) async fn engine(&self) -> Arc<SqlLock> {
-        SqlLock::sqlite(self.config()).await.unwrap()
+        let patient = self.config().with_request_timeout(ms(30_000)).with_busy_timeout(ms(20_000));
+        SqlLock::sqlite(patient).await.unwrap()
     }
 
     pub(crate) async fn client(&self) -> LockClient {
@@ -72,6 +76,27 @@ pub(crate) async fn contended(engine: &SqlLock, claim: &Claim) -> Option<Duratio
         Attempt::Contended { retry_after, .. } => retry_after,
         other => panic!("not contended: {other:?}"),
     }
+}
+
+/// Waits until it is so, looking often.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while !holds().await {
+        assert!(started.elapsed() < ms(20_000), "not in time: {what}");
+        tokio::time::sleep(ms(10)).await;
+    }
+}
+
+/// Waits until each has been renewed from now on. What is lost is never renewed again.
+pub(crate) async fn renewed(guards: impl IntoIterator<Item = &LockGuard>) {
+    let guards: Vec<_> = guards.into_iter().map(|guard| (guard, guard.monitor().deadline())).collect();
+    until("renewed", async || {
+        guards.iter().all(|(guard, before)| {
+            assert!(guard.is_held(), "{} is lost", guard.name());
+            guard.monitor().deadline() > *before
+        })
+    })
+    .await;
 }
 
 pub(crate) async fn dead(engine: &SqlLock, claim: &Claim) {

@@ -31,6 +31,22 @@ async fn polled<F: Future>(polls: usize, dwell: Duration, future: F) -> Option<F
     output
 }
 
+/// Drops the future after so long.
+pub(super) async fn cut<F: Future>(after: Duration, future: F) -> Option<F::Output> {
+    // A thread's sleep: the runtime's timers round to whole milliseconds, in which an acquire can be over.
+    let cut = tokio::task::spawn_blocking(move || std::thread::sleep(after));
+    tokio::select! {
+        ended = future => Some(ended),
+        _ = cut => None,
+    }
+}
+
+/// Some time, in every second round short enough that a quick service is still answering.
+pub(super) fn some_time(round: u32, longest: Duration) -> Duration {
+    let longest = if round.is_multiple_of(2) { longest } else { longest.min(Duration::from_millis(1)) };
+    longest.mul_f64(fastrand::f64())
+}
+
 type Asked = Pin<Box<dyn Future<Output = Result<Option<LockGuard>>> + Send>>;
 
 fn acquire(client: &LockClient, name: &str) -> Asked {
@@ -97,15 +113,7 @@ pub(crate) async fn cancelled_at_random_instants(stage: Stage) -> Outcome {
         let longest = if round % 4 < 2 { 500 } else { 6_000 };
         let within = Duration::from_micros(fastrand::u64(0..longest));
         let freed_after = Duration::from_micros(fastrand::u64(0..6_000));
-        // A thread's sleep: the runtime's timers round to whole milliseconds, in
-        // which an acquire can be over.
-        let cut = tokio::task::spawn_blocking(move || std::thread::sleep(within));
-        let wait = async {
-            tokio::select! {
-                waited = acquire(&waiter, &name) => Some(waited),
-                _ = cut => None,
-            }
-        };
+        let wait = cut(within, acquire(&waiter, &name));
         let free = async {
             if let Some(guard) = held {
                 tokio::time::sleep(freed_after).await;

@@ -56,7 +56,7 @@ async fn late_copy_leaves_no_lock(engine: &dyn DistributedLock, claim: &Claim, r
 pub(crate) async fn late_acquire_after_abandon_leaves_no_lock(stage: Stage) -> Outcome {
     let engine = stage.engine().await?;
     let name = stage.name("lock");
-    let (claim, rival) = (stage.claim(&name)?, stage.claim(&name)?);
+    let (claim, rival) = (stage.long_claim(&name)?, stage.long_claim(&name)?);
     granted(engine.try_acquire(&claim).await)?;
     // A copy of the request is still on its way, as far as anybody knows.
     drop(claim.request());
@@ -64,7 +64,7 @@ pub(crate) async fn late_acquire_after_abandon_leaves_no_lock(stage: Stage) -> O
     late_copy_leaves_no_lock(&*engine, &claim, &rival).await?;
 
     // The undo overtakes the only request.
-    let (claim, rival) = (stage.claim(&name)?, stage.claim(&name)?);
+    let (claim, rival) = (stage.long_claim(&name)?, stage.long_claim(&name)?);
     drop(claim.request());
     engine.abandon(&claim).await?;
     late_copy_leaves_no_lock(&*engine, &claim, &rival).await
@@ -73,7 +73,7 @@ pub(crate) async fn late_acquire_after_abandon_leaves_no_lock(stage: Stage) -> O
 pub(crate) async fn late_acquire_after_release_leaves_no_lock(stage: Stage) -> Outcome {
     let engine = stage.engine().await?;
     let name = stage.name("lock");
-    let (claim, rival) = (stage.claim(&name)?, stage.claim(&name)?);
+    let (claim, rival) = (stage.long_claim(&name)?, stage.long_claim(&name)?);
     let grant = granted(engine.try_acquire(&claim).await)?;
     drop(claim.request());
     grant.lease.release().await?;
@@ -83,7 +83,7 @@ pub(crate) async fn late_acquire_after_release_leaves_no_lock(stage: Stage) -> O
 pub(crate) async fn abandoning_nothing_is_fine(stage: Stage) -> Outcome {
     let engine = stage.engine().await?;
     let name = stage.name("lock");
-    let (never, twice, next) = (stage.claim(&name)?, stage.claim(&name)?, stage.claim(&name)?);
+    let (never, twice, next) = (stage.long_claim(&name)?, stage.long_claim(&name)?, stage.long_claim(&name)?);
     engine.abandon(&never).await.expect_that("abandoning a claim that was never sent")?;
     granted(engine.try_acquire(&twice).await)?;
     engine.abandon(&twice).await?;
@@ -96,7 +96,7 @@ pub(crate) async fn abandon_never_frees_anothers_hold(stage: Stage) -> Outcome {
     let (engine, other) = (stage.engine().await?, stage.engine().await?);
     let name = stage.name("lock");
     let (holder, tried, never, third) =
-        (stage.claim(&name)?, stage.claim(&name)?, stage.claim(&name)?, stage.claim(&name)?);
+        (stage.long_claim(&name)?, stage.long_claim(&name)?, stage.long_claim(&name)?, stage.long_claim(&name)?);
     let grant = granted(engine.try_acquire(&holder).await)?;
     contended(other.try_acquire(&tried).await)?;
     for idle in [&tried, &never] {

@@ -1,5 +1,6 @@
 //! A lease that passes on within a client: tokens grow, others are served, nothing is left behind.
 
+use super::contest::Contest;
 use crate::FencedFile;
 use crate::failure::{Expect, Outcome, ensure};
 use crate::stage::{SLACK, Stage, drained, granted, is_free, take, until, within};
@@ -127,22 +128,13 @@ pub(crate) async fn cohorts_exclude_each_other(stage: Stage) -> Outcome {
     let Some(a) = passing(&stage, 5).await? else { return Ok(()) };
     let Some(b) = passing(&stage, 100).await? else { return Ok(()) };
     let name = stage.name("counter");
-    let (number, newest) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let inside = Arc::new(AtomicBool::new(false));
+    let contest = Arc::new(Contest::among(8));
     let mut tasks = JoinSet::new();
-    for at in 0..8 {
-        let (client, name) = (if at % 2 == 0 { a.clone() } else { b.clone() }, name.clone());
-        let (number, newest, inside) = (Arc::clone(&number), Arc::clone(&newest), Arc::clone(&inside));
+    for client in [&a, &b].into_iter().cycle().take(8) {
+        let (lock, contest) = (client.named(&name).ttl(stage.long_ttl()), Arc::clone(&contest));
         tasks.spawn(async move {
             for turn in 0..25 {
-                let guard = client.acquire(&name).await?;
-                ensure!(!inside.swap(true, Ordering::SeqCst), "two are inside");
-                let (token, last) = (guard.token().get(), newest.swap(guard.token().get(), Ordering::SeqCst));
-                ensure!(token > last, "token {token} came after {last}");
-                let read = number.load(Ordering::SeqCst);
-                tokio::task::yield_now().await;
-                number.store(read + 1, Ordering::SeqCst);
-                inside.store(false, Ordering::SeqCst);
+                let guard = contest.turn(turn, &lock).await?;
                 if turn % 3 == 0 {
                     drop(guard);
                 } else {
@@ -155,8 +147,7 @@ pub(crate) async fn cohorts_exclude_each_other(stage: Stage) -> Outcome {
     while let Some(task) = tasks.join_next().await {
         task??;
     }
-    let counted = number.load(Ordering::SeqCst);
-    ensure!(counted == 200, "200 increments came to {counted}: two held at once");
+    contest.came_to(200)?;
     drained(&a).await?;
     drained(&b).await?;
     is_free(&a, &name).await
@@ -243,16 +234,24 @@ pub(crate) async fn a_cohort_cancelled_at_random_instants(stage: Stage) -> Outco
 pub(crate) async fn a_lease_that_passed_on_is_kept_and_its_loss_told(stage: Stage) -> Outcome {
     let Some(client) = passing(&stage, 8).await? else { return Ok(()) };
     let (name, other) = (stage.name("lock"), stage.client().await?);
-    let (_, guard) = passed_on(&stage, &client, &name, false).await?;
+    let (_, mut guard) = passed_on(&stage, &client, &name, false).await?;
     let started = Instant::now();
     while started.elapsed() < stage.ttl() * 2 {
         tokio::time::sleep(stage.ttl() / 10).await;
         ensure!(guard.is_held(), "passed on, and lost after {:?}", started.elapsed());
         ensure!(other.try_acquire(&name).await?.is_none(), "passed on, and not renewed");
     }
-    stage.seize(&name).await?;
-    let reason = within("the loss is told", stage.ttl() + SLACK, guard.lost()).await?;
-    ensure!(reason == LossReason::Revoked, "the service took the lock away, and the holder is told {reason:?}");
+    // Whom the machine keeps from renewing until the deadline can only be told that it expired.
+    for attempt in 1..=3 {
+        stage.seize(&name).await?;
+        let reason = within("the loss is told", stage.ttl() + SLACK, guard.lost()).await?;
+        if reason == LossReason::Revoked {
+            break;
+        }
+        let late = reason == LossReason::Expired && attempt < 3;
+        ensure!(late, "the service took the lock away, and the holder is told {reason:?}");
+        (_, guard) = passed_on(&stage, &client, &name, false).await?;
+    }
     let kind = guard.release().await.err().map(|e| e.kind());
     ensure!(kind == Some(ErrorKind::Lost), "releasing after a loss should be Lost, and is {kind:?}");
     is_free(&other, &name).await

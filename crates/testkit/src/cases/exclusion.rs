@@ -1,15 +1,18 @@
 //! One holder at a time, in which order, and with which token.
 
+use super::contest::Contest;
 use crate::failure::{Expect, Outcome, ensure};
 use crate::stage::{SLACK, Stage, is_free, is_taken, take, within};
 use fencelock_core::{Capability, LockClient, LockGuard, Result};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
+
+/// So many that they are not served in their order by chance.
+const WAITERS: usize = 7;
 
 pub(crate) async fn excludes_across_clients(stage: Stage) -> Outcome {
     let name = stage.name("lock");
@@ -46,22 +49,17 @@ pub(crate) async fn hands_over_and_the_token_grows(stage: Stage) -> Outcome {
 /// 8 clients add 25 each to a number that only the lock protects.
 pub(crate) async fn counter_under_contention(stage: Stage) -> Outcome {
     let name = stage.name("counter");
-    let number = Arc::new(AtomicU64::new(0));
-    let newest = Arc::new(AtomicU64::new(0));
-    let mut clients = JoinSet::new();
+    let contest = Arc::new(Contest::among(8));
+    let mut locks = Vec::new();
     for _ in 0..8 {
-        let (client, name) = (stage.client().await?, name.clone());
-        let (number, newest) = (Arc::clone(&number), Arc::clone(&newest));
+        locks.push(stage.client().await?.named(&name).ttl(stage.long_ttl()));
+    }
+    let mut clients = JoinSet::new();
+    for lock in locks {
+        let contest = Arc::clone(&contest);
         clients.spawn(async move {
-            for _ in 0..25 {
-                let guard = client.acquire(&name).await?;
-                let read = number.load(Ordering::SeqCst);
-                // Held by nobody else now, so tokens come here in the order of the grants.
-                let (token, last) = (guard.token().get(), newest.swap(guard.token().get(), Ordering::SeqCst));
-                ensure!(token > last, "under contention token {token} came after {last}");
-                tokio::task::yield_now().await;
-                number.store(read + 1, Ordering::SeqCst);
-                guard.release().await?;
+            for turn in 0..25 {
+                contest.turn(turn, &lock).await?.release().await?;
             }
             Outcome::Ok(())
         });
@@ -69,9 +67,7 @@ pub(crate) async fn counter_under_contention(stage: Stage) -> Outcome {
     while let Some(client) = clients.join_next().await {
         client??;
     }
-    let counted = number.load(Ordering::SeqCst);
-    ensure!(counted == 200, "200 increments came to {counted}: two held at once");
-    Ok(())
+    contest.came_to(200)
 }
 
 pub(crate) async fn every_waiter_is_served_in_order_where_promised(stage: Stage) -> Outcome {
@@ -81,25 +77,32 @@ pub(crate) async fn every_waiter_is_served_in_order_where_promised(stage: Stage)
         "waiters of different clients are all served, in any order",
     );
     let mut clients = Vec::new();
-    for _ in 0..5 {
+    for _ in 0..WAITERS {
         clients.push(stage.client().await?);
     }
-    let order = order_served(&stage, &clients).await?;
+    let order = order_served(&stage, &clients, fifo).await?;
     ensure!(!fifo || order.is_sorted(), "first come is not first served: the order was {order:?}");
     Ok(())
 }
 
 pub(crate) async fn waiters_of_one_client_are_served_in_order(stage: Stage) -> Outcome {
     let client = stage.client().await?;
-    let clients = vec![client; 5];
-    let order = order_served(&stage, &clients).await?;
+    let clients = vec![client; WAITERS];
+    let order = order_served(&stage, &clients, false).await?;
     ensure!(order.is_sorted(), "waiters of one client were served in the order {order:?}");
     Ok(())
 }
 
-/// Lets clients queue one after the other, frees the lock, and tells who got it when.
-async fn order_served(stage: &Stage, clients: &[LockClient]) -> Outcome<Vec<usize>> {
-    let name = stage.name("queue");
+/// How many the service shows to wait, where it knows.
+async fn waiting_at(client: &LockClient, name: &str) -> Outcome<Option<usize>> {
+    let waiters = client.inspect(name).await?.and_then(|shown| shown.waiters);
+    Ok(waiters.map(|waiters| usize::try_from(waiters).unwrap_or(usize::MAX)))
+}
+
+/// Lets clients queue one after the other, frees the lock, and tells who got it when. Each comes when the one before
+/// is `shown` to wait, where the service shows that.
+async fn order_served(stage: &Stage, clients: &[LockClient], shown: bool) -> Outcome<Vec<usize>> {
+    let (name, looks) = (stage.name("queue"), stage.client().await?);
     let guard = take(&stage.client().await?, &name).await?;
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut waiters = JoinSet::new();
@@ -114,7 +117,14 @@ async fn order_served(stage: &Stage, clients: &[LockClient]) -> Outcome<Vec<usiz
             guard.release().await
         });
         // Time to reach the server before the next one comes.
-        tokio::time::sleep(Duration::from_millis(60)).await;
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        if shown && waiting_at(&looks, &name).await?.is_some() {
+            let started = Instant::now();
+            while waiting_at(&looks, &name).await? <= Some(place) {
+                ensure!(started.elapsed() < SLACK, "{} should be shown to wait, and fewer are", place + 1);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
     }
     guard.release().await?;
     while let Some(waiter) = within("every waiter is served", SLACK * 4, waiters.join_next()).await? {

@@ -3,6 +3,7 @@
 mod cancel;
 mod claims;
 mod cohort;
+mod contest;
 mod drops;
 mod exclusion;
 mod faults;

@@ -35,10 +35,23 @@ pub(crate) async fn counter_across_processes(stage: Stage) -> Outcome {
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("number");
     std::fs::write(&file, "0")?;
-    let terms = stage.holder(&stage.name("counter")).with_file(&file).counting(15);
+    let mut terms = stage.holder(&stage.name("counter")).with_file(&file).counting(15);
+    terms.ttl = stage.long_ttl();
     let mut processes = Vec::new();
     for _ in 0..4 {
         processes.push(HolderProcess::start(&terms)?);
+    }
+    for process in &mut processes {
+        let event = process.event().await?;
+        ensure!(event == "asking", "a process that is to count says {event}");
+    }
+    // Whoever was first stays inside; time for the others' requests, in pieces, since a machine may stand still.
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for process in &mut processes {
+        // One that has ended says why.
+        let _ = process.tell("on");
     }
     for process in &mut processes {
         let event = process.event().await?;

@@ -1,5 +1,6 @@
 //! Nested calls of one job share one hold, and exclude everybody else.
 
+use super::cancel::{cut, some_time};
 use crate::failure::{Expect, Outcome, ensure};
 use crate::stage::{SLACK, Stage, drained, is_free, is_taken, take, within};
 use fencelock_core::{ErrorKind, ReentrantScope};
@@ -117,10 +118,10 @@ pub(crate) async fn nested_work_cancelled_at_random_instants(stage: Stage) -> Ou
     let (client, rival, other) = (stage.client().await?, stage.client().await?, stage.client().await?);
     let (job, against) = (client.reentrant("job"), rival.reentrant("rival"));
     for round in 0..60 {
-        let limit = || Duration::from_micros(fastrand::u64(0..12_000));
-        let one = tokio::time::timeout(limit(), nested_work(&job, &name));
-        let two = tokio::time::timeout(limit(), nested_work(&job, &name));
-        let three = tokio::time::timeout(limit(), nested_work(&against, &name));
+        let limit = || some_time(round, Duration::from_millis(12));
+        let one = cut(limit(), nested_work(&job, &name));
+        let two = cut(limit(), nested_work(&job, &name));
+        let three = cut(limit(), nested_work(&against, &name));
         let (one, two, three) = tokio::join!(one, two, three);
         for ended in [one, two, three].into_iter().flatten() {
             ended?;

@@ -1,5 +1,6 @@
 //! Several names at once: all or nothing.
 
+use super::cancel::{cut, some_time};
 use crate::failure::{Expect, Outcome, ensure};
 use crate::stage::{SLACK, Stage, drained, is_free, is_taken, take, within};
 use fencelock_core::{ErrorKind, LockName};
@@ -67,10 +68,16 @@ pub(crate) async fn losing_one_of_several_loses_all(stage: Stage) -> Outcome {
 pub(crate) async fn several_names_in_any_order_never_deadlock(stage: Stage) -> Outcome {
     let [a, b, c] = names(&stage, ["a", "b", "c"]);
     let orders = [[a.clone(), b.clone(), c.clone()], [c.clone(), a.clone(), b.clone()], [b, c, a]];
-    let mut workers = tokio::task::JoinSet::new();
+    let mut contenders = Vec::new();
     for order in orders {
-        let client = stage.client().await?;
+        contenders.push((stage.client().await?, order));
+    }
+    let begin = std::sync::Arc::new(tokio::sync::Barrier::new(contenders.len()));
+    let mut workers = tokio::task::JoinSet::new();
+    for (client, order) in contenders {
+        let begin = std::sync::Arc::clone(&begin);
         workers.spawn(async move {
+            begin.wait().await;
             for _ in 0..4 {
                 let all = client.all(&order).acquire().await?;
                 tokio::time::sleep(Duration::from_millis(2)).await;
@@ -93,13 +100,13 @@ pub(crate) async fn several_cancelled_at_random_instants(stage: Stage) -> Outcom
     let [a, b, c] = names(&stage, ["a", "b", "c"]);
     let (client, rival, other) = (stage.client().await?, stage.client().await?, stage.client().await?);
     for round in 0..60 {
-        let limit = || Duration::from_micros(fastrand::u64(0..15_000));
+        let limit = || some_time(round, Duration::from_millis(15));
         let cycle = async |client: &fencelock_core::LockClient, order: [&String; 3]| {
             client.all(order).acquire().await?.release().await?;
             Outcome::Ok(())
         };
-        let one = tokio::time::timeout(limit(), cycle(&client, [&a, &b, &c]));
-        let two = tokio::time::timeout(limit(), cycle(&rival, [&c, &b, &a]));
+        let one = cut(limit(), cycle(&client, [&a, &b, &c]));
+        let two = cut(limit(), cycle(&rival, [&c, &b, &a]));
         let (one, two) = tokio::join!(one, two);
         for ended in [one, two].into_iter().flatten() {
             ended?;

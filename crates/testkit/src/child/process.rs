@@ -27,6 +27,9 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// | `write VALUE` | writes to it, asking no clock first: `written` or `stale TOKEN` |
 /// | `release` | `released`, or `error KIND` |
 ///
+/// The suite's own counting processes say `asking` when they first ask for the lock, stay in their first hold until any
+/// line comes, which nothing answers, and say `done`.
+///
 /// # Drop
 /// Kills the process, stopped or not, and waits for its end. On Linux the kernel
 /// kills it too when the thread that started it ends, so start it on a thread
@@ -80,7 +83,7 @@ impl HolderProcess {
         token.map(FencingToken::new).expect_that(format_args!("the holder should hold, and says: {event}"))
     }
 
-    /// The next thing that happened to the process: `held TOKEN`, `lost REASON`, `done`, `error …`.
+    /// The next thing that happened to the process: `held TOKEN`, `lost REASON`, `asking`, `done`, `error …`.
     ///
     /// # Errors
     /// That it says nothing for 30 s, or has ended.

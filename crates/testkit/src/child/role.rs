@@ -39,7 +39,7 @@ fn die_with_parent() {
 fn say(line: std::fmt::Arguments<'_>) {
     let mut out = std::io::stdout().lock();
     // A parent that does not listen any more is noticed when the commands end.
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    let _ = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush());
 }
 
 async fn play<H: Harness>(terms: &HolderTerms) -> Outcome {
@@ -52,14 +52,25 @@ async fn play<H: Harness>(terms: &HolderTerms) -> Outcome {
 }
 
 /// Adds one to the number in the file, `times` over, in steps that only the lock makes whole.
+///
+/// It says when it asks for the first time, and leaves its first hold upon a command only: whoever holds first stays
+/// until all ask, however slowly the others started. A file beside the number shows who else is inside.
 async fn count(client: &LockClient, terms: &HolderTerms, times: u32) -> Outcome {
     let file = terms.file.as_ref().expect_that("no file to count in")?;
+    let inside = file.with_extension("inside");
     let lock = client.named(&terms.name).ttl(terms.ttl).wait_at_most(Duration::from_secs(50));
-    for _ in 0..times {
+    let mut commands = commands();
+    say(format_args!("! asking"));
+    for turn in 0..times {
         let guard = lock.acquire().await?;
+        std::fs::File::create_new(&inside).expect_that("two are inside at once")?;
         let number: u64 = std::fs::read_to_string(file)?.trim().parse()?;
+        if turn == 0 {
+            commands.recv().await.expect_that("nobody said to go on")?;
+        }
         tokio::time::sleep(Duration::from_millis(1)).await;
         std::fs::write(file, (number + 1).to_string())?;
+        std::fs::remove_file(&inside).expect_that("two were inside at once")?;
         guard.release().await?;
     }
     client.close().await;
