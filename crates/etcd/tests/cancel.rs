@@ -28,7 +28,7 @@ async fn a_thousand_cancelled_acquires_leave_nothing() {
         }
         if round % 5 == 0 {
             let asked = Instant::now();
-            other.acquire("a").await.unwrap().release().await.unwrap();
+            other.named("a").ttl(LONG).acquire().await.unwrap().release().await.unwrap();
             longest = longest.max(asked.elapsed());
         }
         while let Some(ended) = tasks.join_next().await {
@@ -36,9 +36,9 @@ async fn a_thousand_cancelled_acquires_leave_nothing() {
         }
     }
     eprintln!("1,000 cancelled acquires ({granted} came through); another waited {longest:?} at most");
-    assert!(longest < Duration::from_secs(10));
+    assert!(longest < Duration::from_secs(20));
     let idle = Instant::now();
-    let left = TTL + Duration::from_secs(5);
+    let left = TTL + Duration::from_secs(15);
     until("no place is left", left, async || keys(&etcd, "fencelock/l/").await.is_empty()).await;
     until("nothing is pending", LONG, async || clients.iter().all(|one| one.pending() == 0)).await;
     until("no void id and no lease is left", LONG, async || {

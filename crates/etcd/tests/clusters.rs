@@ -76,7 +76,7 @@ async fn a_store_that_was_replaced_while_nothing_was_asked_is_seen() {
         drop(old.try_acquire(&format!("b{acquired}")).await.unwrap());
     }
     until("its lease is gone, and the stream of its keepalives", LONG, async || common::leases(&etcd).await == 0).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     etcd.replace().unwrap();
     let new = client(&etcd).await;
     assert_eq!(old.try_acquire("a").await.map(|a| a.is_some()).map_err(|e| e.kind()), Err(ErrorKind::Refused));

@@ -16,7 +16,7 @@ async fn an_acquire_that_arrives_after_the_release_takes_nothing() {
     let etcd = Etcd::start().unwrap();
     let ways = [(); 2].map(|()| Proxy::before(etcd.endpoint(0).unwrap()).unwrap());
     let endpoints = ways.iter().map(|way| format!("127.0.0.1:{}", way.port()));
-    let config = EtcdConfig::new(endpoints).with_request_timeout(Duration::from_millis(600));
+    let config = EtcdConfig::new(endpoints).with_request_timeout(Duration::from_millis(1_200));
     let (one, other) = (connect(config).await, client(&etcd).await);
     // A long ttl, so that the session's own keepalives do not find the way blocked first.
     let lock = |name: &str| one.named(name).ttl(Duration::from_secs(30));

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 async fn first_come_first_served_when_some_give_up() {
     let etcd = Etcd::start().unwrap();
     let holder = client(&etcd).await;
-    let guard = holder.acquire("a").await.unwrap();
+    let guard = holder.named("a").ttl(LONG).acquire().await.unwrap();
     let mut clients = Vec::new();
     for _ in 0..5 {
         clients.push(client(&etcd).await);
@@ -25,7 +25,7 @@ async fn first_come_first_served_when_some_give_up() {
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut waiters = Vec::new();
     for place in 0..20 {
-        let (lock, served) = (clients[place % 5].named("a"), Arc::clone(&served));
+        let (lock, served) = (clients[place % 5].named("a").ttl(LONG), Arc::clone(&served));
         waiters.push(tokio::spawn(async move {
             let guard = lock.acquire().await.unwrap();
             served.lock().unwrap().push((place, guard.token()));
@@ -65,7 +65,7 @@ async fn one_release_is_one_event() {
         waiters.spawn(async move { lock.acquire().await.unwrap() });
     }
     queued(&etcd, "a", 51).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
     let before = etcd.metric(1, EVENTS).unwrap_or(0.0);
     guard.release().await.unwrap();
     let next = tokio::time::timeout(LONG, waiters.join_next()).await.unwrap().unwrap().unwrap();
@@ -83,7 +83,7 @@ async fn one_release_is_one_event() {
 async fn a_waiter_whose_session_dies_queues_anew() {
     let etcd = Etcd::start().unwrap();
     let (holder, waiter) = (client(&etcd).await, client(&etcd).await);
-    let guard = holder.acquire("a").await.unwrap();
+    let guard = holder.named("a").ttl(LONG).acquire().await.unwrap();
     let lock = waiter.named("a");
     let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
     queued(&etcd, "a", 2).await;
@@ -113,7 +113,7 @@ async fn a_compacted_watch_is_no_lost_wake_up() {
     let lock = waiter.named("a").ttl(Duration::from_secs(60));
     let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
     queued(&etcd, "a", 2).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     for _ in 0..10 {
         plain(&etcd).await.put("other", "x", None).await.unwrap();
     }
@@ -146,7 +146,7 @@ async fn names_that_look_like_paths_are_independent() {
 async fn a_contended_try_writes_nothing() {
     let etcd = Etcd::start().unwrap();
     let (holder, other) = (client(&etcd).await, client(&etcd).await);
-    let guard = holder.acquire("a").await.unwrap();
+    let guard = holder.named("a").ttl(LONG).acquire().await.unwrap();
     let before = revision(&etcd).await;
     for _ in 0..20 {
         assert!(other.try_acquire("a").await.unwrap().is_none());

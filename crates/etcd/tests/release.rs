@@ -18,7 +18,7 @@ use fencelock_lab::{Etcd, Mood, Proxy};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-const LIMIT: Duration = Duration::from_millis(800);
+const LIMIT: Duration = Duration::from_millis(1_200);
 
 /// One member by two ways, either of which may be the one that is asked first.
 async fn by_two_ways(etcd: &Etcd) -> ([Proxy; 2], LockClient) {
@@ -52,7 +52,7 @@ async fn a_release_goes_to_another_member() {
         }
         let took = asked.elapsed();
         assert_eq!(keys(&etcd, &format!("fencelock/l/{name}/")).await, [""; 0]);
-        assert!(took < LIMIT + Duration::from_secs(1), "{took:?}");
+        assert!(took < LIMIT + Duration::from_secs(8), "{took:?}");
         // What was held back arrives, and takes nothing from the next.
         let next = other.try_acquire(&name).await.unwrap().unwrap();
         way.set(Mood::Honest);

@@ -48,7 +48,7 @@ async fn a_ttl_is_that_of_the_session_or_refused() {
     let server = ZooKeeper::start().unwrap();
     let client = client(&format!("zookeeper://{}?session=4s", server.address())).await;
     let short = client.named("a").ttl(Duration::from_millis(50)).acquire().await.unwrap();
-    assert!(short.remaining() > Duration::from_secs(2), "granted the session's: {:?}", short.remaining());
+    assert!(short.remaining() > Duration::from_secs(1), "granted the session's: {:?}", short.remaining());
     let e = client.named("b").ttl(Duration::from_secs(5)).acquire().await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidConfig);
     assert!(e.message().contains("session"), "{e}");

@@ -52,7 +52,7 @@ async fn a_member_that_shortens_the_session_unheard_makes_no_two_holders() {
     second.set(Mood::DropReplies);
     first.set(Mood::Refuse);
     let cut = Instant::now();
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
     second.set(Mood::Refuse);
     let next = within("the waiter is served", SLACK, waiting).await.unwrap().unwrap();
     let granted = cut.elapsed();

@@ -30,11 +30,11 @@ impl Bench {
     }
 
     fn through(&self, session: &str) -> String {
-        format!("zookeeper://127.0.0.1:{}?session={session}&request_timeout=300ms", self.proxy.port())
+        format!("zookeeper://127.0.0.1:{}?session={session}&request_timeout=1s", self.proxy.port())
     }
 
     fn straight(&self) -> String {
-        format!("zookeeper://{}?session=10s", self.server.address())
+        format!("zookeeper://{}?session=20s", self.server.address())
     }
 }
 
@@ -46,7 +46,7 @@ const WAYS: [(&str, Mood); 3] =
 async fn an_acquire_that_is_cut_has_one_node_or_none() {
     let bench = Bench::new();
     let raw = raw(&bench.server.address().to_string()).await;
-    let (cut, other) = (client(&bench.through("10s")).await, client(&bench.straight()).await);
+    let (cut, other) = (client(&bench.through("20s")).await, client(&bench.straight()).await);
     let (mut granted, mut failed) = (0, 0);
     for round in 0..60_u64 {
         let (way, mood) = WAYS[usize::try_from(round % 3).unwrap()];
@@ -79,7 +79,7 @@ async fn an_acquire_that_is_cut_has_one_node_or_none() {
             }
         }
         // Undone while the session lives, and not by its end.
-        until("nothing is left", Duration::from_secs(8), || async { nodes(&raw, &name).await.is_empty() }).await;
+        until("nothing is left", Duration::from_secs(16), || async { nodes(&raw, &name).await.is_empty() }).await;
         other.try_acquire(&name).await.unwrap().unwrap().release().await.unwrap();
     }
     println!("60 acquires cut: {granted} granted all the same, {failed} failed");
@@ -90,7 +90,7 @@ async fn an_acquire_that_is_cut_has_one_node_or_none() {
 async fn a_release_that_is_cut_is_made_good() {
     let bench = Bench::new();
     let raw = raw(&bench.server.address().to_string()).await;
-    let (cut, other) = (client(&bench.through("10s")).await, client(&bench.straight()).await);
+    let (cut, other) = (client(&bench.through("20s")).await, client(&bench.straight()).await);
     let (mut heard, mut unheard) = (0, 0);
     for round in 0..45_u64 {
         let (way, mood) = WAYS[usize::try_from(round % 3).unwrap()];
@@ -108,7 +108,7 @@ async fn a_release_that_is_cut_is_made_good() {
                 unheard += 1;
             }
         }
-        until("it is free", Duration::from_secs(8), || async { nodes(&raw, &name).await.is_empty() }).await;
+        until("it is free", Duration::from_secs(16), || async { nodes(&raw, &name).await.is_empty() }).await;
         other.try_acquire(&name).await.unwrap().unwrap().release().await.unwrap();
     }
     println!("45 releases cut: {heard} heard, {unheard} made good in the background");
@@ -118,7 +118,7 @@ async fn a_release_that_is_cut_is_made_good() {
 async fn a_waiter_that_is_cut_keeps_its_place() {
     let bench = Bench::new();
     let raw = raw(&bench.server.address().to_string()).await;
-    let (cut, other) = (client(&bench.through("10s")).await, client(&bench.straight()).await);
+    let (cut, other) = (client(&bench.through("20s")).await, client(&bench.straight()).await);
     let guard = other.acquire("line").await.unwrap();
     let first = common::in_line(&raw, &cut, "line").await;
     let second = common::in_line(&raw, &other, "line").await;
@@ -141,7 +141,7 @@ async fn a_waiter_that_is_cut_keeps_its_place() {
 async fn a_session_that_the_server_ends_is_told_before_the_next_grant() {
     let bench = Bench::new();
     let raw = raw(&bench.server.address().to_string()).await;
-    let (cut, other) = (client(&bench.through("2s")).await, client(&bench.straight()).await);
+    let (cut, other) = (client(&bench.through("3s")).await, client(&bench.straight()).await);
     for round in 0..3 {
         let guard = within("granted", SLACK, cut.acquire("ended")).await.unwrap();
         let bystander = cut.acquire(&format!("bystander{round}")).await.unwrap();

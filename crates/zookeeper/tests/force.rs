@@ -9,7 +9,7 @@ use fencelock_core::{Admin, Attempt, DistributedLock, LockName, LossReason, Term
 use fencelock_lab::{Ensemble, ZooKeeper, ZooKeeperSettings};
 use std::time::{Duration, Instant};
 
-const DELAY: Duration = Duration::from_millis(1_500);
+const DELAY: Duration = Duration::from_secs(3);
 
 fn url(server: &ZooKeeper) -> String {
     format!("zookeeper://{}?session=10s&request_timeout=2s", server.address())
@@ -58,8 +58,8 @@ async fn a_hold_with_a_lock_delay_leaves_the_lock_closed() {
 /// Whoever forced it is gone at once, and so is everybody else: the servers open it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_closed_lock_needs_nobody_alive() {
-    // The least time that a session gets is 3 s, longer than the delay.
-    let settings = ZooKeeperSettings::default().with_line("minSessionTimeout=3000");
+    // The least time that a session gets is 5 s, longer than the delay.
+    let settings = ZooKeeperSettings::default().with_line("minSessionTimeout=5000");
     let server = ZooKeeper::start_with(&settings).unwrap();
     let raw = raw(&server.address().to_string()).await;
     let holder = client(&url(&server)).await;

@@ -16,8 +16,8 @@ async fn a_write_goes_through_only_while_the_lock_is_held() {
     let proxy = Proxy::before(server.address()).unwrap();
     let raw = raw(&server.address().to_string()).await;
     raw.create("/data", b"", &CreateMode::Persistent.with_acls(Acls::anyone_all())).await.unwrap();
-    let cut = client(&format!("zookeeper://127.0.0.1:{}?session=2s", proxy.port())).await;
-    let other = client(&format!("zookeeper://{}?session=2s", server.address())).await;
+    let cut = client(&format!("zookeeper://127.0.0.1:{}?session=5s", proxy.port())).await;
+    let other = client(&format!("zookeeper://{}?session=10s", server.address())).await;
 
     let old = cut.acquire("a/b").await.unwrap();
     let mut write = old.check_in(&raw).unwrap();

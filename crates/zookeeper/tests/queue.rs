@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn url(server: &ZooKeeper) -> String {
-    format!("zookeeper://{}?session=4s&request_timeout=2s", server.address())
+    format!("zookeeper://{}?session=10s&request_timeout=5s", server.address())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -36,7 +36,7 @@ impl Bench {
     async fn new() -> Self {
         let server = ZooKeeper::start().unwrap();
         let frames = Frames::before(server.address());
-        let through = format!("zookeeper://127.0.0.1:{}?session=20s&request_timeout=400ms", frames.port);
+        let through = format!("zookeeper://127.0.0.1:{}?session=20s&request_timeout=1s", frames.port);
         let straight = format!("zookeeper://{}?session=20s", server.address());
         let (cut, other) = (client(&through).await, client(&straight).await);
         let raw = raw(&server.address().to_string()).await;
@@ -53,7 +53,7 @@ impl Bench {
                     let cut = Cut { way, after, arrives };
                     let name = format!("{}{steps}", what.replace(' ', ""));
                     let beyond = operation(name.clone(), cut).await;
-                    until("nothing is left", Duration::from_secs(12), || async {
+                    until("nothing is left", Duration::from_secs(16), || async {
                         nodes(&self.raw, &name).await.is_empty()
                     })
                     .await;

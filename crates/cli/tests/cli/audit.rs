@@ -13,9 +13,9 @@ fn logged(place: &Place, log: &str, mut command: Command) -> crate::support::Run
 fn two_holds_one_after_the_other_are_clean() {
     let place = Place::new();
     let script = "sleep 0.2";
-    let mut one = logged(&place, "1.log", place.run("--log-format json --ttl 1s --note req-1", "orders/1", script));
+    let mut one = logged(&place, "1.log", place.run("--log-format json --ttl 10s --note req-1", "orders/1", script));
     assert_eq!(one.code(), Some(0));
-    let mut two = logged(&place, "2.log", place.run("--log-format json --ttl 1s --note req-2", "orders/1", script));
+    let mut two = logged(&place, "2.log", place.run("--log-format json --ttl 10s --note req-2", "orders/1", script));
     assert_eq!(two.code(), Some(0));
     let said = output(place.fencelock(["audit", "1.log", "2.log", "--html", "page.html"]));
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{}", said.stdout);

@@ -114,7 +114,7 @@ fn contention_is_75_or_what_was_chosen() {
     until("the holder", || place.path("running").exists());
     for (options, code) in [
         ("--no-wait", 75),
-        ("--wait 50ms", 75),
+        ("--wait 1s", 75),
         ("--no-wait --conflict-exit-code 0", 0),
         ("--wait 0s --conflict-exit-code 9", 9),
     ] {

@@ -4,8 +4,10 @@ use crate::support::{LIMIT, Place, Running, command_of, group, output, start, un
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Four processes that write who they are and when, every few milliseconds: the
 /// command, its child, its grandchild, and one whose parent has gone. None heeds TERM.
@@ -53,7 +55,14 @@ impl Both {
     /// Waits for the next grant. No process of the first acted after it, or was
     /// alive at it; how long before it the last act was.
     fn assert_gone_before_the_grant(self) -> Duration {
-        assert_eq!(self.next.join().unwrap(), Vec::<i32>::new(), "alive at the grant");
+        self.gone_before_the_grant().unwrap()
+    }
+
+    fn gone_before_the_grant(self) -> Result<Duration, String> {
+        let alive = self.next.join().unwrap();
+        if !alive.is_empty() {
+            return Err(format!("alive at the grant: {alive:?}"));
+        }
         let log = fs::read_to_string(self.log).unwrap();
         let mut lines = log.lines().map(|line| line.split_once(' ').unwrap());
         let mut last = 0;
@@ -64,9 +73,13 @@ impl Both {
             }
         };
         // A stamp may be a hundredth older than it says.
-        assert!(last < granted, "acted at {last} and granted at {granted}, in hundredths of a second");
-        assert_eq!(lines.collect::<Vec<_>>(), [], "acted after the grant");
-        Duration::from_millis((granted - last) * 10)
+        if last >= granted {
+            return Err(format!("acted at {last} and granted at {granted}, in hundredths of a second"));
+        }
+        match lines.next() {
+            Some(line) => Err(format!("acted after the grant: {line:?}")),
+            None => Ok(Duration::from_millis((granted - last) * 10)),
+        }
     }
 }
 
@@ -96,19 +109,55 @@ fn next(place: &Place, url: String, of: i32) -> JoinHandle<Vec<i32>> {
     })
 }
 
-/// An operator takes the lock away from the command.
+/// The longest that the machine stood still, as a thread sees it that wants to run every few milliseconds.
+struct Stalls(Arc<AtomicU64>, Arc<AtomicBool>);
+
+impl Stalls {
+    fn watch() -> Self {
+        let stalls = Self(Arc::default(), Arc::default());
+        let (longest, over) = (Arc::clone(&stalls.0), Arc::clone(&stalls.1));
+        std::thread::spawn(move || {
+            while !over.load(Ordering::SeqCst) {
+                let slept = Instant::now();
+                std::thread::sleep(Duration::from_millis(5));
+                longest.fetch_max(u64::try_from(slept.elapsed().as_millis()).unwrap(), Ordering::SeqCst);
+            }
+        });
+        stalls
+    }
+}
+
+impl Drop for Stalls {
+    fn drop(&mut self) {
+        self.1.store(true, Ordering::SeqCst);
+    }
+}
+
+/// An operator takes the lock away from the command. What the holder is allowed until it hears of that is as good as
+/// the machine: where it stood still meanwhile nothing is shown, and it is tried again.
 pub(crate) fn stolen_from(place: &Place, options: &str) {
-    let mut both = Both::start(place, options);
-    let said = output(place.fencelock(["release", "--force", "--yes", "n"]));
-    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "n: released\n"), "{}", said.stderr);
-    assert_eq!(both.first.code(), Some(76), "{options}");
-    assert!(!both.assert_gone_before_the_grant().is_zero());
+    for attempt in 1.. {
+        let stalls = Stalls::watch();
+        let mut both = Both::start(place, options);
+        let said = output(place.fencelock(["release", "--force", "--yes", "n"]));
+        assert_eq!((said.code, said.stdout.as_str()), (Some(0), "n: released\n"), "{}", said.stderr);
+        assert_eq!(both.first.code(), Some(76), "{options}");
+        match both.gone_before_the_grant() {
+            Ok(before) => return assert!(!before.is_zero()),
+            Err(found) => {
+                let stood_still = stalls.0.load(Ordering::SeqCst);
+                let again = stood_still > 250 && attempt < 4;
+                assert!(again, "{found}; the machine stood still for {stood_still} ms at most");
+            }
+        }
+        fs::remove_file(place.path("log")).unwrap();
+    }
 }
 
 /// The first is cut off, while the next asks all the time.
 #[cfg(feature = "redis")]
 pub(crate) fn cut_off(place: &Place, url: String, cut: impl FnOnce()) {
-    let mut both = Both::with_next_at(place, "--ttl 1500ms --kill-after 300ms", url);
+    let mut both = Both::with_next_at(place, "--ttl 4s --kill-after 300ms", url);
     cut();
     assert_eq!(both.first.code(), Some(76));
     both.assert_gone_before_the_grant();
@@ -132,7 +181,7 @@ fn stolen_from_one_that_is_slow_to_hear() {
     both.first.signal("STOP");
     let said = output(place.fencelock(["release", "--force", "--yes", "n"]));
     assert_eq!(said.code, Some(0), "{}", said.stderr);
-    std::thread::sleep(Duration::from_millis(600));
+    std::thread::sleep(Duration::from_millis(400));
     both.first.signal("CONT");
     assert_eq!(both.first.code(), Some(76));
     both.assert_gone_before_the_grant();
@@ -140,8 +189,8 @@ fn stolen_from_one_that_is_slow_to_hear() {
 
 #[test]
 fn the_engine_is_away_past_the_deadline() {
-    let place = Place::new();
-    let mut both = Both::start(&place, "--ttl 1500ms --kill-after 300ms");
+    let place = Place::with_a_file_as_it_is();
+    let mut both = Both::start(&place, "--ttl 4s --kill-after 300ms");
     let back = place.engine_away();
     assert_eq!(both.first.code(), Some(76));
     assert!(group(both.group).is_empty(), "gone although nobody could be asked");
@@ -152,7 +201,7 @@ fn the_engine_is_away_past_the_deadline() {
 #[test]
 fn stopped_past_its_ttl_and_continued() {
     let place = Place::new();
-    let mut both = Both::start(&place, "--ttl 1s --kill-after 300ms");
+    let mut both = Both::start(&place, "--ttl 4s --kill-after 300ms");
     both.first.signal("STOP");
     until("the next grant", || place.read("log").contains("next"));
     both.first.signal("CONT");
@@ -163,10 +212,11 @@ fn stopped_past_its_ttl_and_continued() {
 #[test]
 fn killed() {
     let place = Place::new();
-    let both = Both::start(&place, "--ttl 1s --kill-after 300ms");
+    let both = Both::start(&place, "--ttl 9s --kill-after 300ms");
     both.first.signal("KILL");
-    let killed = std::time::Instant::now();
+    let killed = Instant::now();
     until("the end of the group", || group(both.group).is_empty());
-    assert!(killed.elapsed() < Duration::from_secs(1), "{:?}", killed.elapsed());
+    // Long before the deadline.
+    assert!(killed.elapsed() < Duration::from_secs(5), "{:?}", killed.elapsed());
     both.assert_gone_before_the_grant();
 }

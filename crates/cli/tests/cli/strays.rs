@@ -33,7 +33,7 @@ fn are_killed_when_the_lock_is_taken_away() {
 #[test]
 fn are_killed_at_the_deadline_although_the_supervisor_is_stopped() {
     let place = Place::new();
-    let mut running = at_work(&place, "--ttl 1s --kill-after 300ms");
+    let mut running = at_work(&place, "--ttl 4s --kill-after 300ms");
     running.signal("STOP");
     // The watchdog ends once its work is done.
     until("the next grant", || output(place.run("--no-wait", "n", "echo granted")).code == Some(0));

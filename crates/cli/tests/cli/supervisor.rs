@@ -19,7 +19,7 @@ fn killed_while_the_watchdog_is_stopped_takes_the_command_along() {
 fn stopped_for_a_short_time_changes_nothing() {
     let place = Place::new();
     let mut supervisor =
-        start(place.run("--ttl 3s", "n", "touch ready; until test -e stop; do sleep 0.01; done; exit 5"));
+        start(place.run("--ttl 15s", "n", "touch ready; until test -e stop; do sleep 0.01; done; exit 5"));
     until("the command", || place.path("ready").exists());
     supervisor.signal("STOP");
     std::thread::sleep(Duration::from_millis(500));
@@ -48,7 +48,7 @@ fn a_watchdog_that_was_killed_is_replaced() {
 fn a_watchdog_that_is_stopped_swallows_no_term() {
     let place = Place::new();
     let script = "trap 'echo term >> term' TERM; touch ready; while :; do sleep 0.01; done";
-    let mut supervisor = start(place.run("--max-hold 800ms --kill-after 500ms", "n", script));
+    let mut supervisor = start(place.run("--max-hold 4s --kill-after 2s", "n", script));
     until("the command", || place.path("ready").exists());
     let watchdog = watchdog_of(supervisor.pid());
     signal("STOP", watchdog);
@@ -60,12 +60,13 @@ fn a_watchdog_that_is_stopped_swallows_no_term() {
 fn a_supervisor_that_is_stopped_swallows_no_term() {
     let place = Place::new();
     let script = "trap 'echo term >> term' TERM; touch ready; while :; do sleep 0.01; done";
-    let mut command = place.run("--ttl 600ms --kill-after 500ms", "n", script);
+    let mut command = place.run("--ttl 3s --kill-after 1500ms", "n", script);
     command.stderr(std::process::Stdio::piped());
     let mut supervisor = start(command);
     until("the command", || place.path("ready").exists());
     supervisor.signal("STOP");
-    std::thread::sleep(Duration::from_millis(1500));
+    // Past the deadline and the grace.
+    std::thread::sleep(Duration::from_millis(5_000));
     supervisor.signal("CONT");
     assert_eq!(supervisor.code(), Some(76));
     assert_eq!(place.read("term"), "term\n");

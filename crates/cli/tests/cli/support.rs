@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The longest that anything here may take.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A directory with a lock database, and no other configuration but its URL.
 pub(crate) struct Place {
@@ -39,8 +39,21 @@ impl Place {
         self.directory.path().join(name)
     }
 
+    /// Unless it is a server's, of a file for whose writers everybody waits as long as a loaded machine may make them.
     pub(crate) fn url(&self) -> String {
-        self.url.clone().unwrap_or_else(|| format!("sqlite:{}", self.path("locks.db").display()))
+        self.url.clone().unwrap_or_else(|| format!("{}?request_timeout=30s&busy_timeout=20s", self.file()))
+    }
+
+    /// The lock database, to whom knows nothing of locks.
+    pub(crate) fn file(&self) -> String {
+        format!("sqlite:{}", self.path("locks.db").display())
+    }
+
+    /// With the time-outs that a file has by itself: for whoever keeps it away.
+    pub(crate) fn with_a_file_as_it_is() -> Self {
+        let mut place = Self::new();
+        place.url = Some(place.file());
+        place
     }
 
     /// The text of a file, empty if there is none.
@@ -85,7 +98,7 @@ impl Place {
     pub(crate) fn sql(&self, statement: &'static str) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let mut connection = SqliteConnection::connect(&self.url()).await.unwrap();
+            let mut connection = SqliteConnection::connect(&self.file()).await.unwrap();
             connection.execute("PRAGMA busy_timeout = 10000").await.unwrap();
             assert!(connection.execute(statement).await.unwrap().rows_affected() > 0, "{statement}");
             connection.close().await.unwrap();
@@ -95,7 +108,7 @@ impl Place {
     /// Keeps every writer of the lock database out, until what this returns is called.
     pub(crate) fn engine_away(&self) -> impl FnOnce() + use<> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let url = self.url();
+        let url = self.file();
         let mut connection = runtime.block_on(async {
             let mut connection = SqliteConnection::connect(&url).await.unwrap();
             connection.execute("PRAGMA busy_timeout = 10000").await.unwrap();

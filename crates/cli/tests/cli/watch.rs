@@ -45,7 +45,15 @@ impl Terminal {
             assert!(begin.elapsed() < LIMIT, "no `{text}` in:\n{}", self.text());
             std::thread::sleep(Duration::from_millis(10));
         }
-        self.text().lines().map(str::to_owned).collect()
+        // It may have been read in the middle of a picture, whose last line says what quits.
+        loop {
+            let drawn = self.text();
+            std::thread::sleep(Duration::from_millis(100));
+            if drawn.contains("q quits") && drawn.contains(text) && drawn == self.text() {
+                return drawn.lines().map(str::to_owned).collect();
+            }
+            assert!(begin.elapsed() < LIMIT, "no end of `{text}` in:\n{}", self.text());
+        }
     }
 
     fn keys(&mut self, keys: &str) {

@@ -15,7 +15,7 @@ use fencelock_lab::Etcd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-pub(crate) const TTL: Duration = Duration::from_secs(2);
+pub(crate) const TTL: Duration = Duration::from_secs(3);
 /// The longest that anything which must happen may take on a loaded machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
@@ -58,6 +58,18 @@ pub(crate) async fn until(what: &str, limit: Duration, mut holds: impl AsyncFnMu
         assert!(Instant::now() < end, "not within {limit:?}: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// Waits until each has been renewed from now on, and none is in doubt. What is lost is never renewed again.
+pub(crate) async fn renewed(guards: impl IntoIterator<Item = &LockGuard>) {
+    let guards: Vec<_> = guards.into_iter().map(|guard| (guard, guard.monitor().deadline())).collect();
+    until("renewed", LONG, async || {
+        guards.iter().all(|(guard, before)| {
+            assert!(guard.is_held(), "{} is lost", guard.name());
+            guard.monitor().deadline() > *before && !guard.in_jeopardy()
+        })
+    })
+    .await;
 }
 
 /// Waits until so many places are in the queue of the name.
