@@ -11,8 +11,8 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Clocks of hosts differ; the job takes 50 ms.
-const WAKES: [(&str, u64); 3] = [("host 1", 0), ("host 2", 20), ("host 3", 400)];
+/// Clocks of hosts differ; the job takes half a second.
+const WAKES: [(&str, u64); 3] = [("host 1", 0), ("host 2", 200), ("host 3", 2_500)];
 
 type Outcome<T = ()> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -47,7 +47,7 @@ async fn host_wakes(directory: PathBuf, host: &str, late: u64, night: &str, note
     tokio::time::sleep(Duration::from_millis(late)).await;
     // A job that hangs loses its lock after an hour.
     let Some(guard) = locks.named("cron/nightly").max_hold(Duration::from_secs(3600)).try_acquire().await? else {
-        println!("  {host}, {late:3} ms late: somebody else runs it");
+        println!("  {host}, {late:4} ms late: somebody else runs it");
         return Ok(false);
     };
     let gate = SqliteGate::open(directory.join("data.db")).await?;
@@ -57,11 +57,11 @@ async fn host_wakes(directory: PathBuf, host: &str, late: u64, night: &str, note
         note.execute(&mut *data).await?.rows_affected() == 0
     };
     if done {
-        println!("  {host}, {late:3} ms late: {night} is done already");
+        println!("  {host}, {late:4} ms late: {night} is done already");
     } else {
         // The job, dropped at once if the lock is lost.
-        guard.while_held(tokio::time::sleep(Duration::from_millis(50))).await?;
-        println!("  {host}, {late:3} ms late: runs it, with token {}", guard.token());
+        guard.while_held(tokio::time::sleep(Duration::from_millis(500))).await?;
+        println!("  {host}, {late:4} ms late: runs it, with token {}", guard.token());
         data.commit().await?;
     }
     guard.release().await?;

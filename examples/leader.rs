@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 type Outcome<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
 /// How long nobody leads, at most, after a leader has died.
-const TTL: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_secs(3);
 
 #[tokio::main]
 async fn main() -> Outcome {

@@ -14,7 +14,7 @@ use std::time::Duration;
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 /// Short, so that a pause outlasts it soon.
-const TTL: Duration = Duration::from_millis(200);
+const TTL: Duration = Duration::from_millis(600);
 
 /// What protects the sale.
 #[derive(Clone, Copy, Default)]

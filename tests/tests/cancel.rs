@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 async fn connect(directory: &Path) -> LockClient {
-    fencelock::connect(&format!("sqlite:{}", directory.join("locks.db").display())).await.unwrap()
+    let file = directory.join("locks.db");
+    fencelock::connect(&format!("sqlite:{}?request_timeout=30s&busy_timeout=20s", file.display())).await.unwrap()
 }
 
 async fn drained(client: &LockClient) {

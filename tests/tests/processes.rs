@@ -45,7 +45,7 @@ impl Drop for Worker {
 }
 
 fn url(directory: &Path) -> String {
-    format!("sqlite:{}", directory.join("locks.db").display())
+    format!("sqlite:{}?request_timeout=30s&busy_timeout=20s", directory.join("locks.db").display())
 }
 
 #[test]
@@ -65,8 +65,8 @@ fn eight_processes_count_to_four_hundred() {
 
 const TTL: Duration = Duration::from_millis(400);
 const ROUNDS: usize = 25;
-/// What a take-over may take beyond the ttl.
-const SLACK: Duration = Duration::from_secs(1);
+/// What a take-over may take beyond the ttl where the machine stands still now and then.
+const SLACK: Duration = Duration::from_secs(8);
 
 #[test]
 fn killed_and_stopped_holders_lose_no_acknowledged_increment() {

@@ -51,6 +51,11 @@ impl Engine {
         !matches!(self, Self::Redlock | Self::Etcd | Self::Zookeeper)
     }
 
+    /// Whether a client's locks there are those of its session, and end with it.
+    pub(crate) fn has_sessions(self) -> bool {
+        matches!(self, Self::Etcd | Self::Zookeeper)
+    }
+
     /// The shortest ttl, in seconds, that every server of it grants as asked.
     pub(crate) fn short_ttl(self) -> u64 {
         if self == Self::Etcd { 3 } else { 2 }

@@ -19,7 +19,8 @@ const ABSURD: u32 = 20;
 /// ```
 #[must_use]
 pub fn prefix_of(name: &str) -> &str {
-    name.rfind(['/', ':']).and_then(|at| name.get(..=at)).unwrap_or(name)
+    let last = name.bytes().rposition(|byte| matches!(byte, b'/' | b':'));
+    last.and_then(|at| name.get(..=at)).unwrap_or(name)
 }
 
 /// What the holds so far say of a good ttl; made by [`LockClient::advice`](crate::LockClient::advice).

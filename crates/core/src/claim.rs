@@ -185,10 +185,10 @@ pub struct Claim {
 }
 
 /// One attempt of an acquisition: what its id stands for.
-struct Attempted {
+pub(crate) struct Attempted {
     id: ClaimId,
     terms: Terms,
-    requests: Requests,
+    pub(crate) requests: Requests,
     /// The longest that a server was asked to keep the hold, in nanoseconds.
     longest: AtomicU64,
 }
@@ -201,6 +201,16 @@ struct Family {
     origin: Option<Origin>,
     /// What acquires, inside the caller's future at first.
     driven: Mutex<Option<Weak<dyn Moves>>>,
+}
+
+/// In the place of a client, for claims that are kept for what they say alone.
+#[derive(Default)]
+pub(crate) struct Nobody(Arc<Family>);
+
+impl fmt::Debug for Nobody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Nobody")
+    }
 }
 
 impl Claim {
@@ -296,7 +306,7 @@ impl Claim {
     /// [unanswered](Self::is_unanswered) for good. An id under which none was begun counts
     /// as [never sent](Self::was_sent), and may not be undone.
     pub fn request(&self) -> Request {
-        self.attempt.requests.begin()
+        Request::begin(&self.attempt)
     }
 
     /// Whether a request of this id was sent whose answer never came, so that it
@@ -411,8 +421,8 @@ impl Claim {
     }
 
     /// The same claim without its client, for a server in this process to keep.
-    pub(crate) fn detached(&self) -> Self {
-        Self { attempt: Arc::clone(&self.attempt), family: Arc::default() }
+    pub(crate) fn detached(&self, nobody: &Nobody) -> Self {
+        Self { attempt: Arc::clone(&self.attempt), family: Arc::clone(&nobody.0) }
     }
 
     /// Notes that a server was asked to keep the hold for `server_ttl`.

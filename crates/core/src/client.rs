@@ -211,7 +211,7 @@ impl LockClient {
         let told = |e: Error| e.with_engine(shared.engine_name()).with_operation(operation);
         shared.check_open().map_err(told)?;
         let work = work(Arc::clone(&shared.engine));
-        Driven::new(&shared.home, &shared.context.ledger, Manner::Inline, work).await.map_err(told)
+        Driven::new(shared, Manner::Inline, work).await.map_err(told)
     }
 
     /// What the engine guarantees in the deployment it is connected to.

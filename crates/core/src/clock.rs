@@ -44,7 +44,7 @@ impl Moment {
 }
 
 pub(crate) fn nanos(d: Duration) -> u64 {
-    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+    d.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(d.subsec_nanos()))
 }
 
 /// Where moments come from. Cloning is cheap and gives the same clock.

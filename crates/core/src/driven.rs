@@ -1,6 +1,7 @@
 //! Running a client's work where its timers and connections live.
 
-use crate::ledger::{Boxed, Errand, Ledger};
+use crate::client::Shared;
+use crate::ledger::{Boxed, Errand};
 use crate::rescue::Moves;
 use crate::sync::lock;
 use crate::{Claim, Error, ErrorKind, Result};
@@ -35,7 +36,6 @@ pub(crate) struct Driven<T: Send + 'static> {
     berth: Arc<Berth<T>>,
     /// Under which number it is watched over.
     number: Option<u64>,
-    ledger: Ledger,
     manner: Manner,
     claim: Option<Claim>,
 }
@@ -45,7 +45,7 @@ struct Berth<T> {
     place: Mutex<Place<T>>,
     /// It is to go on without its caller.
     called: AtomicBool,
-    home: Handle,
+    client: Arc<Shared>,
 }
 
 enum Place<T> {
@@ -76,7 +76,7 @@ impl<T: Send + 'static> Place<T> {
 }
 
 impl<T: Send + 'static> Berth<T> {
-    fn poll(&self, manner: Manner, ledger: &Ledger, cx: &mut Context<'_>) -> Poll<Result<T>> {
+    fn poll(&self, manner: Manner, cx: &mut Context<'_>) -> Poll<Result<T>> {
         let mut place = lock(&self.place);
         if let Place::Here(work, caller) = &mut *place {
             if self.is_home() {
@@ -91,13 +91,13 @@ impl<T: Send + 'static> Berth<T> {
                     }
                     return Poll::Pending;
                 }
-            } else if ledger.is_closed() {
+            } else if self.client.context.ledger.is_closed() {
                 return Poll::Ready(Err(gone()));
             }
             *caller = None;
         }
         self.called.store(true, Ordering::SeqCst);
-        let _ = place.move_to(&self.home);
+        let _ = place.move_to(&self.client.home);
         let Place::There(task) = &mut *place else { return Poll::Pending };
         let outcome = Pin::new(task).poll(cx).map(|joined| joined.unwrap_or_else(|e| Err(ended(&e))));
         if outcome.is_ready() {
@@ -107,15 +107,15 @@ impl<T: Send + 'static> Berth<T> {
     }
 
     fn is_home(&self) -> bool {
-        Handle::try_current().is_ok_and(|here| here.id() == self.home.id())
+        Handle::try_current().is_ok_and(|here| here.id() == self.client.home.id())
     }
 
     /// Moves what was called, unless somebody has it just now, who does this after.
     fn heed(&self) {
         if self.called.load(Ordering::SeqCst) {
             let waker = match self.place.try_lock() {
-                Ok(mut place) => place.move_to(&self.home),
-                Err(TryLockError::Poisoned(place)) => PoisonError::into_inner(place).move_to(&self.home),
+                Ok(mut place) => place.move_to(&self.client.home),
+                Err(TryLockError::Poisoned(place)) => PoisonError::into_inner(place).move_to(&self.client.home),
                 Err(TryLockError::WouldBlock) => None,
             };
             // Outside the lock: it is the caller's code.
@@ -139,14 +139,13 @@ impl<T: Send + 'static> Moves for Berth<T> {
 
 impl<T: Send + 'static> Driven<T> {
     pub(crate) fn new(
-        home: &Handle,
-        ledger: &Ledger,
+        client: &Arc<Shared>,
         manner: Manner,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Self {
         let place = Mutex::new(Place::Here(Box::pin(work), None));
-        let berth = Berth { place, called: AtomicBool::new(false), home: home.clone() };
-        Self { berth: Arc::new(berth), number: None, ledger: ledger.clone(), manner, claim: None }
+        let berth = Berth { place, called: AtomicBool::new(false), client: Arc::clone(client) };
+        Self { berth: Arc::new(berth), number: None, manner, claim: None }
     }
 
     /// The work is that of `claim`: it goes on without its caller as soon as the claim waits for another.
@@ -174,10 +173,10 @@ impl<T: Send + 'static> Future for Driven<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        let outcome = self.berth.poll(self.manner, &self.ledger, cx);
+        let outcome = self.berth.poll(self.manner, cx);
         if outcome.is_pending() {
             if self.number.is_none() {
-                self.number = Some(self.ledger.rescue().entered(self.itself()));
+                self.number = Some(self.berth.client.context.ledger.rescue().entered(self.itself()));
             }
             // Called by somebody else while the lock was ours.
             self.berth.heed();
@@ -188,8 +187,9 @@ impl<T: Send + 'static> Future for Driven<T> {
 
 impl<T: Send + 'static> Drop for Driven<T> {
     fn drop(&mut self) {
+        let ledger = &self.berth.client.context.ledger;
         if let Some(number) = self.number {
-            self.ledger.rescue().left(number);
+            ledger.rescue().left(number);
         }
         if let Some(claim) = self.claim.take() {
             claim.driven_by(None);
@@ -209,6 +209,6 @@ impl<T: Send + 'static> Drop for Driven<T> {
             }),
             _ => return,
         };
-        self.ledger.send(Errand::Finish(finish));
+        ledger.send(Errand::Finish(finish));
     }
 }

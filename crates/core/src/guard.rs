@@ -5,7 +5,7 @@ use crate::driven::{Driven, Manner};
 use crate::hold::{Hold, Releasing, finish_release};
 use crate::ledger::Errand;
 use crate::options::check_ttl;
-use crate::{ClaimId, Error, ErrorKind, Evidence, FencingToken, LockMonitor, LockName, LossReason, Result};
+use crate::{ClaimId, Error, ErrorKind, Evidence, FencingToken, LockMonitor, LockName, LossReason, Moment, Result};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -32,9 +32,9 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    pub(crate) fn new(hold: Arc<Hold>, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(hold: Arc<Hold>, shared: Arc<Shared>, now: Moment) -> Self {
         let monitor = LockMonitor { validity: hold.validity.clone(), token: hold.token };
-        hold.schedule();
+        hold.schedule(now);
         Self { hold: Some(hold), monitor, shared }
     }
 
@@ -156,9 +156,8 @@ impl LockGuard {
             hold.stale_release(reason);
             hold.lost(reason).with_operation("release")
         });
-        let (home, ledger) = (&self.shared.home, &self.shared.context.ledger);
         match releasing {
-            Ok(releasing) => Driven::new(home, ledger, Manner::Finished, finish_release(releasing)).await,
+            Ok(releasing) => Driven::new(&self.shared, Manner::Finished, finish_release(releasing)).await,
             Err(lost) => Err(lost),
         }
         .map_err(|e| e.with_engine(self.shared.engine_name()))
@@ -169,14 +168,14 @@ impl LockGuard {
 const EXTEND: Duration = Duration::from_secs(10);
 
 /// Extends a fixed lease on behalf of one of its guards.
-pub(crate) async fn extend_hold(shared: &Shared, hold: Arc<Hold>, ttl: Duration) -> Result<()> {
+pub(crate) async fn extend_hold(shared: &Arc<Shared>, hold: Arc<Hold>, ttl: Duration) -> Result<()> {
     let ttl = check_ttl(ttl)?;
     let name = hold.claim().name().clone();
     if hold.validity.renews() {
         let message = "this hold renews itself; acquire with auto_renew(false) for a fixed lease";
         return Err(Error::new(ErrorKind::Unsupported, message).with_operation("extend").with_name(&name));
     }
-    Driven::new(&shared.home, &shared.context.ledger, Manner::Inline, extend(hold, ttl))
+    Driven::new(shared, Manner::Inline, extend(hold, ttl))
         .await
         .map_err(|e| e.with_operation("extend").with_name(&name).with_engine(shared.engine_name()))
 }

@@ -2,7 +2,7 @@
 
 use crate::cohort::{Passing, Tenure, Won};
 use crate::ledger::{Errand, Ledger, OpenEntry};
-use crate::observe::{Counted, Observer};
+use crate::observe::{Counted, GivenBack, Observer};
 use crate::schedule::{Schedule, Slot};
 use crate::sync::lock;
 use crate::validity::{Drift, HoldTerms};
@@ -10,8 +10,11 @@ use crate::{
     AcquireOptions, Claim, Ended, Error, ErrorKind, Evidence, FencingToken, Grant, Lease, LockName, LossReason, Moment,
     Result, Validity,
 };
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::RwLock;
 
@@ -52,7 +55,8 @@ pub(crate) struct Context {
 }
 
 impl Hold {
-    pub(crate) fn new(won: Won, options: &AcquireOptions, context: Arc<Context>) -> Arc<Self> {
+    /// What was won, held from `now` on.
+    pub(crate) fn new(won: Won, options: &AcquireOptions, context: Arc<Context>, now: Moment) -> Arc<Self> {
         let (grant, own, tenure) = won.into_parts();
         let terms = HoldTerms {
             observer: Arc::clone(&context.observer),
@@ -60,7 +64,7 @@ impl Hold {
             renews: options.auto_renew,
             jumped: Arc::clone(&context.schedule.jumped),
         };
-        let validity = Validity::new(&grant, own, options.max_hold, terms);
+        let validity = Validity::new(&grant, own, options.max_hold, terms, now);
         let counted = context.observer.held();
         Arc::new(Self {
             validity,
@@ -125,8 +129,8 @@ impl Hold {
     }
 
     /// Enters the hold in the schedule, or moves it to where it is due now.
-    pub(crate) fn schedule(self: &Arc<Self>) {
-        match self.next_look() {
+    pub(crate) fn schedule(self: &Arc<Self>, now: Moment) {
+        match self.next_look(now) {
             Some(when) => self.context.schedule.put(self, when),
             None => self.retire(),
         }
@@ -135,13 +139,13 @@ impl Hold {
     /// Does what is due, and says when to look again; `None` once the hold has ended.
     pub(crate) fn look(self: &Arc<Self>) -> Option<Moment> {
         let now = self.claim().now();
-        if self.validity.is_held() {
+        if self.validity.deadline_at(now).is_some() {
             self.warn_if_due(now);
             if self.guard_due().is_some_and(|due| due <= now) && !self.guarded.swap(true, Ordering::SeqCst) {
                 tokio::spawn(crate::guardian::guard(Arc::clone(self)));
             }
         }
-        self.next_look()
+        self.next_look(now)
     }
 
     /// When the guardian is to start; `None` if there is to be none, or there is one.
@@ -156,9 +160,9 @@ impl Hold {
         }
     }
 
-    fn next_look(&self) -> Option<Moment> {
-        let deadline = self.validity.deadline()?;
-        [Some(deadline), self.half_over(), self.lease_nearly_over(), self.guard_due()].into_iter().flatten().min()
+    fn next_look(&self, now: Moment) -> Option<Moment> {
+        let deadline = self.validity.deadline_at(now)?;
+        [Some(deadline), self.half_over(), self.lease_nearly_over(now), self.guard_due()].into_iter().flatten().min()
     }
 
     /// When half of the longest hold is over, unless that was warned about.
@@ -168,17 +172,18 @@ impl Hold {
     }
 
     /// When four fifths of a fixed lease are over, unless that was warned about.
-    fn lease_nearly_over(&self) -> Option<Moment> {
+    fn lease_nearly_over(&self, now: Moment) -> Option<Moment> {
         if self.validity.renews() || self.warned_lease.load(Ordering::SeqCst) {
             return None;
         }
-        self.validity.nearly_over()
+        self.validity.nearly_over(now)
     }
 
     fn warn_if_due(&self, now: Moment) {
-        for (due, warned, limit) in
-            [(self.half_over(), &self.warned_half, "max_hold"), (self.lease_nearly_over(), &self.warned_lease, "ttl")]
-        {
+        for (due, warned, limit) in [
+            (self.half_over(), &self.warned_half, "max_hold"),
+            (self.lease_nearly_over(now), &self.warned_lease, "ttl"),
+        ] {
             if due.is_some_and(|due| due <= now) && !warned.swap(true, Ordering::SeqCst) {
                 self.context.observer.long_hold(self.validity.told(), limit);
             }
@@ -261,7 +266,7 @@ impl Releasing {
     /// Why the hold was lost, if it was.
     pub(crate) fn begin(hold: Arc<Hold>) -> Result<Self, LossReason> {
         let began = hold.claim().now();
-        if let Err(reason) = hold.validity.begin_release() {
+        if let Err(reason) = hold.validity.begin_release(began) {
             hold.retire();
             return Err(reason);
         }
@@ -279,14 +284,17 @@ impl Releasing {
         self.hold.retire();
     }
 
-    fn took(&self) -> Duration {
-        self.hold.claim().now().since(self.began)
+    /// As events tell of it.
+    fn told(&self) -> GivenBack<'_> {
+        let (validity, began) = (&self.hold.validity, self.began);
+        let held = began.since(validity.since());
+        GivenBack { claim: validity.own_claim(), token: self.hold.token, held, began }
     }
 
     /// Nobody knows whether it was released: it is undone by id, in the background.
     fn unknown(&mut self) {
         self.finish(Ended::Released);
-        self.hold.context.observer.release_unknown(self.hold.validity.told(), self.took());
+        self.hold.context.observer.release_unknown(self.told());
         self.hold.context.ledger.undo(self.hold.claim().clone());
     }
 }
@@ -299,29 +307,45 @@ impl Drop for Releasing {
     }
 }
 
+/// What comes of `work`, or none if it takes longer than `limit`. What is done at once has no timer made for it.
+async fn within<F: Future>(limit: Duration, work: F) -> Option<F::Output> {
+    let (mut work, mut timer) = (pin!(work), pin!(None));
+    poll_fn(|cx| {
+        if let Poll::Ready(outcome) = work.as_mut().poll(cx) {
+            return Poll::Ready(Some(outcome));
+        }
+        if timer.is_none() {
+            timer.set(Some(tokio::time::sleep(limit)));
+        }
+        timer.as_mut().as_pin_mut().map_or(Poll::Pending, |timer| timer.poll(cx).map(|()| None))
+    })
+    .await
+}
+
 /// Releases at the server, after the guardian is joined; or passes the lease on to who waits for it here.
 pub(crate) async fn finish_release(mut releasing: Releasing) -> Result<()> {
     let hold = Arc::clone(&releasing.hold);
-    let lease = hold.lease.write().await.take();
+    // At once where nobody uses it, which is nearly always.
+    let lease = if let Ok(mut slot) = hold.lease.try_write() { slot.take() } else { hold.lease.write().await.take() };
     let outcome = match lease.map(|lease| hold.passes(lease)) {
         Some(Ok(passing)) => {
             // This hold is over before the next can be seen.
             releasing.finish(Ended::Released);
-            hold.context.observer.released(hold.validity.told(), releasing.took());
+            hold.context.observer.released(releasing.told());
             passing.hand_over(&hold.context.ledger);
             return Ok(());
         }
-        Some(Err(lease)) => tokio::time::timeout(RELEASE, lease.release()).await,
-        None => Ok(Err(hold.lost(LossReason::Revoked))),
+        Some(Err(lease)) => within(RELEASE, lease.release()).await,
+        None => Some(Err(hold.lost(LossReason::Revoked))),
     };
     let claim = hold.claim();
     let result = match outcome {
-        Ok(Ok(())) => {
+        Some(Ok(())) => {
             releasing.finish(Ended::Released);
-            hold.context.observer.released(hold.validity.told(), releasing.took());
+            hold.context.observer.released(releasing.told());
             Ok(())
         }
-        Ok(Err(e)) if e.kind() == ErrorKind::Lost => {
+        Some(Err(e)) if e.kind() == ErrorKind::Lost => {
             releasing.finish(Ended::Lost(LossReason::Revoked));
             hold.context.observer.stale_release(hold.validity.told(), LossReason::Revoked);
             Err(e)
@@ -331,7 +355,7 @@ pub(crate) async fn finish_release(mut releasing: Releasing) -> Result<()> {
             let message = "not known to be released; retried in the background until the lease must have ended";
             let e = Error::new(ErrorKind::Unavailable, message);
             Err(match unknown {
-                Ok(Err(cause)) => e.with_source(cause),
+                Some(Err(cause)) => e.with_source(cause),
                 _ => e,
             })
         }

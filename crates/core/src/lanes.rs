@@ -1,17 +1,21 @@
 //! Waiters of one name in one client, in the order in which they came.
 
+mod waiters;
+
 use crate::sync::lock;
 use crate::{Claim, ClaimId, LockName, Obstacle};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use waiters::Waiters;
 
 /// One lane a name that somebody in this client waits for or holds; none for others.
 #[derive(Clone, Default)]
 pub(crate) struct Lanes(Arc<Mutex<HashMap<LockName, Lane>>>);
 
-/// Most names that are held have no waiter, so that what waiters need is made for the first of them.
+/// Most names that are held have no waiter, so that what waiters need is made for the first of them;
+/// and most waiters are alone, and granted at once, so that it is little.
 #[derive(Default)]
 struct Lane {
     holds: usize,
@@ -19,9 +23,8 @@ struct Lane {
 }
 
 struct Queue {
-    turn: Arc<Semaphore>,
-    freed: Arc<Notify>,
-    waiters: HashMap<ClaimId, Claim>,
+    calls: Arc<Calls>,
+    waiters: Waiters,
     /// The waiter that talks to the server.
     head: Option<ClaimId>,
     obstacle: Obstacle,
@@ -29,9 +32,15 @@ struct Queue {
 
 impl Default for Queue {
     fn default() -> Self {
-        let (turn, freed) = (Arc::new(Semaphore::new(1)), Arc::new(Notify::new()));
-        Self { turn, freed, waiters: HashMap::new(), head: None, obstacle: Obstacle::Silence }
+        let calls = Arc::new(Calls { turn: Semaphore::new(1), freed: Notify::new() });
+        Self { calls, waiters: Waiters::default(), head: None, obstacle: Obstacle::Silence }
     }
+}
+
+/// What waiters wait for.
+pub(crate) struct Calls {
+    pub(crate) turn: Semaphore,
+    pub(crate) freed: Notify,
 }
 
 impl Queue {
@@ -41,8 +50,7 @@ impl Queue {
             return Vec::new();
         }
         self.obstacle = obstacle.clone();
-        let behind = self.waiters.iter().filter(|(id, _)| self.head != Some(**id));
-        behind.map(|(_, claim)| claim.clone()).collect()
+        self.waiters.iter().filter(|claim| self.head != Some(claim.id())).cloned().collect()
     }
 }
 
@@ -60,11 +68,16 @@ impl Lanes {
         let lane = lanes.entry(claim.name().clone()).or_default();
         let queue = lane.queue.get_or_insert_default();
         // Who queues must hand the turn on whether or not it is polled; so must the head, from the first that queues.
-        let head = queue.waiters.values().next().filter(|_| queue.waiters.len() == 1).cloned();
+        let head = queue.waiters.alone().cloned();
         let is_behind = !queue.waiters.is_empty();
-        queue.waiters.insert(claim.id(), claim.clone());
+        queue.waiters.insert(claim.clone());
+        // Nobody has the turn, so that whoever is alone has it at once: it need not come back to say so.
+        let leads = (!is_behind).then_some(lane.holds > 0);
+        if leads.is_some() {
+            queue.head = Some(claim.id());
+        }
         let obstacle = if lane.holds > 0 { held_here(claim) } else { queue.obstacle.clone() };
-        let (turn, freed) = (Arc::clone(&queue.turn), Arc::clone(&queue.freed));
+        let calls = Arc::clone(&queue.calls);
         drop(lanes);
         if is_behind {
             claim.queues();
@@ -73,7 +86,7 @@ impl Lanes {
             head.queues();
         }
         claim.met(obstacle);
-        Waiter { lanes: self.clone(), name: claim.name().clone(), id: claim.id(), turn, freed }
+        Waiter { lanes: self.clone(), name: claim.name().clone(), id: claim.id(), leads, calls }
     }
 
     /// Notes that this client holds `name`, until what is returned is dropped.
@@ -84,7 +97,8 @@ impl Lanes {
         let mut told = None;
         if let Some(queue) = &mut lane.queue {
             // They are all of this client, and so is the holder.
-            told = queue.waiters.values().next().map(held_here).map(|obstacle| (queue.meet(&obstacle), obstacle));
+            let obstacle = queue.waiters.iter().next().map(held_here);
+            told = obstacle.map(|obstacle| (queue.meet(&obstacle), obstacle));
         }
         drop(lanes);
         if let Some((waiters, obstacle)) = told {
@@ -129,8 +143,9 @@ pub(crate) struct Waiter {
     lanes: Lanes,
     name: LockName,
     id: ClaimId,
-    pub(crate) turn: Arc<Semaphore>,
-    pub(crate) freed: Arc<Notify>,
+    /// It came to an empty lane, so that the turn is its own, and whether this client held the name then.
+    leads: Option<bool>,
+    pub(crate) calls: Arc<Calls>,
 }
 
 impl Waiter {
@@ -139,9 +154,16 @@ impl Waiter {
         lock(&self.lanes.0).get(&self.name).is_some_and(|lane| lane.holds > 0)
     }
 
-    /// It is this one's turn to talk to the server.
-    pub(crate) fn lead(&self) {
+    /// Waits for the turn to talk to the server, and tells whether this client itself holds the name then. `None` never
+    /// comes: nobody closes the queue.
+    pub(crate) async fn turn(&self) -> Option<(SemaphorePermit<'_>, bool)> {
+        // Whoever came after it may have been the first to ask, and have heard of a release since.
+        if let (Some(held_here), Ok(turn)) = (self.leads, self.calls.turn.try_acquire()) {
+            return Some((turn, held_here && self.held_here()));
+        }
+        let turn = self.calls.turn.acquire().await.ok()?;
         self.lanes.change_queue(&self.name, |queue| queue.head = Some(self.id));
+        Some((turn, self.held_here()))
     }
 
     /// Tells everyone in the lane what its head met, since only the head asks the server.
@@ -155,7 +177,7 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         self.lanes.change_queue(&self.name, |queue| {
-            queue.waiters.remove(&self.id);
+            queue.waiters.remove(self.id);
             queue.head.take_if(|head| *head == self.id);
         });
     }
@@ -175,7 +197,7 @@ impl Drop for LocalHold {
         self.lanes.change(&self.name, |lane| {
             lane.holds = lane.holds.saturating_sub(1);
             if let Some(queue) = &lane.queue {
-                queue.freed.notify_one();
+                queue.calls.freed.notify_one();
             }
         });
     }
@@ -184,5 +206,30 @@ impl Drop for LocalHold {
 impl fmt::Debug for LocalHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("LocalHold").field(&self.name).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LockName, Terms};
+    use std::time::Duration;
+
+    /// Whoever was quicker has heard of the release in its stead, and has gone without the lock.
+    #[tokio::test]
+    async fn who_came_first_and_was_overtaken_waits_for_no_hold_that_is_over() {
+        let (name, lanes) = (LockName::new("a").unwrap(), Lanes::default());
+        let claim = || Terms::new(name.clone(), Duration::from_secs(1)).mint().unwrap();
+        let hold = lanes.hold(&name);
+        let first = lanes.join(&claim());
+        let second = lanes.join(&claim());
+        let (turn, held_here) = second.turn().await.unwrap();
+        assert!(held_here);
+        drop(hold);
+        second.calls.freed.notified().await;
+        drop(turn);
+        drop(second);
+        let (_turn, held_here) = first.turn().await.unwrap();
+        assert!(!held_here);
     }
 }

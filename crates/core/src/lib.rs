@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod advice;
+mod by_id;
 mod catalogue;
 mod claim;
 mod client;
@@ -8,6 +9,7 @@ mod clock;
 mod cohort;
 mod degraded;
 mod driven;
+mod ended;
 mod error;
 mod gate;
 pub mod group;
@@ -52,6 +54,7 @@ pub use catalogue::{catalogue, read_catalogue};
 pub use claim::{Claim, ClaimId, Mode, Obstacle, Terms};
 pub use client::{ClientBuilder, LockClient, check_runtime};
 pub use clock::{Clock, FakeClock, Moment};
+pub use ended::{Ended, LossReason};
 pub use error::{Error, ErrorKind, Result};
 pub use gate::{Admission, Gate, Stale};
 pub use guarantees::{Assumption, Capability, Guarantees, Liveness, Scope};
@@ -78,4 +81,4 @@ pub use several_guard::{SeveralGuard, SeveralMonitor};
 pub use table::guarantee_table;
 pub use token::FencingToken;
 pub use url::{EngineUrl, Host};
-pub use validity::{Ended, LossReason, Validity};
+pub use validity::Validity;

@@ -99,13 +99,7 @@ impl NamedLock {
     /// Dropping the future at any point leaves nothing behind: the place in the
     /// queue, and a lock that was granted meanwhile, are undone in the background.
     pub fn acquire(&self) -> impl Future<Output = Result<LockGuard>> + Send + use<> {
-        let pursued = self.clone().pursue(false, self.shared.clock.now());
-        async move {
-            match pursued.await? {
-                Some(guard) => Ok(guard),
-                None => Err(crate::Error::new(crate::ErrorKind::Engine, "a wait ended without an answer")),
-            }
-        }
+        self.clone().pursue_to_the_end(self.shared.clock.now())
     }
 
     /// Tries once, without waiting for another holder; `None` if there is one.
@@ -118,6 +112,13 @@ impl NamedLock {
     /// As for [`acquire`](Self::acquire).
     pub fn try_acquire(&self) -> impl Future<Output = Result<Option<LockGuard>>> + Send + use<> {
         self.clone().pursue(true, self.shared.clock.now())
+    }
+
+    async fn pursue_to_the_end(self, started: Moment) -> Result<LockGuard> {
+        match self.pursue(false, started).await? {
+            Some(guard) => Ok(guard),
+            None => Err(crate::Error::new(crate::ErrorKind::Engine, "a wait ended without an answer")),
+        }
     }
 
     async fn pursue(self, trying: bool, started: Moment) -> Result<Option<LockGuard>> {

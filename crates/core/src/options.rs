@@ -70,7 +70,9 @@ pub struct AcquireOptions {
     /// that of whom the server served since: a [gate](crate::Gate) refuses it from when that
     /// one has entered.
     ///
-    /// The engine needs [`Capability::Cohort`](crate::Capability::Cohort). What it saves is round trips, of
+    /// The engine needs [`Capability::Cohort`](crate::Capability::Cohort): those in memory, on SQL and on Redis
+    /// have it. On etcd and `ZooKeeper` a token is the store's own count of its changes, of which none can be set
+    /// aside; on Redlock it is not built. What it saves is round trips, of
     /// which the engine in memory has none. (The idea is that
     /// of lock cohorting: Dice, Marathe and Shavit, `PPoPP` 2012.)
     pub cohort: u32,
@@ -176,8 +178,11 @@ pub(crate) fn check_delay(delay: Duration) -> Result<Duration> {
 }
 
 fn whole_millis(d: Duration) -> Duration {
-    let millis = d.as_nanos().div_ceil(1_000_000);
-    u64::try_from(millis).map_or(Duration::MAX, Duration::from_millis)
+    if d.subsec_nanos().is_multiple_of(1_000_000) {
+        return d;
+    }
+    let nanos = d.subsec_nanos().next_multiple_of(1_000_000);
+    Duration::from_secs(d.as_secs()).saturating_add(Duration::from_nanos(nanos.into()))
 }
 
 fn invalid(message: String) -> Error {

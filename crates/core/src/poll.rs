@@ -113,16 +113,19 @@ impl Polling {
         T: Tries + ?Sized,
     {
         let place = self.lanes.join(claim);
-        let Ok(_turn) = place.turn.acquire().await else {
+        let Some((_turn, mut held_here)) = place.turn().await else {
             return Err(Error::new(ErrorKind::Engine, "the local queue is closed"));
         };
-        place.lead();
         let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
         let mut distance = Backoff::new(Duration::from_millis(1), Duration::from_millis(30));
         let mut ear = None;
-        let until = Instant::now() + SAFETY;
-        // Asked again each time: it may have been told of a hold before the one that is there now.
-        while place.held_here() && tokio::time::timeout_at(until, place.freed.notified()).await.is_ok() {}
+        if held_here {
+            let until = Instant::now() + SAFETY;
+            // Asked again each time: it may have been told of a hold before the one that is there now.
+            while held_here && tokio::time::timeout_at(until, place.calls.freed.notified()).await.is_ok() {
+                held_here = place.held_here();
+            }
+        }
         loop {
             let begun = Instant::now();
             let pause = match engine.try_once(&claim.latest()).await {
@@ -148,7 +151,7 @@ impl Polling {
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = place.freed.notified() => {}
+                () = place.calls.freed.notified() => {}
                 () = heard(&mut ear) => {}
                 () = engine.handed() => continue,
             }

@@ -6,13 +6,13 @@ use crate::cohort::{Place, Won, hand_on};
 use crate::driven::{Driven, Manner};
 use crate::hold::Hold;
 use crate::ledger::{Boxed, Errand, Ledger, WeakLedger};
-use crate::observe::{Counted, Told};
+use crate::observe::Counted;
 use crate::rescue::{Lapses, Over};
 use crate::sync::lock;
 use crate::validity::{deadline, millis};
 use crate::{
-    AcquireOptions, Attempt, Claim, DistributedLock, Error, ErrorKind, Grant, LockGuard, LockName, Moment, Obstacle,
-    Result, Terms, Wait,
+    AcquireOptions, Attempt, Claim, DistributedLock, Error, ErrorKind, Grant, LockGuard, LockName, Mode, Moment,
+    Obstacle, Result, Terms, Wait,
 };
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, Weak};
@@ -122,7 +122,7 @@ impl Drop for UnderWay<'_> {
 /// A grant on its way to the caller. Dropped on the way, it is undone.
 pub(crate) struct Granted {
     won: Option<Won>,
-    ledger: Ledger,
+    shared: Arc<Shared>,
     /// It lies where it can lapse.
     kept: Option<(Arc<Kept>, Over)>,
 }
@@ -143,22 +143,23 @@ impl Lapses for Kept {
 }
 
 impl Granted {
-    fn new(won: Won, shared: &Shared) -> Self {
-        let ledger = shared.context.ledger.clone();
+    fn new(won: Won, shared: &Arc<Shared>) -> Self {
+        let client = Arc::clone(shared);
         if !won.own().is_left_alone() {
-            return Self { won: Some(won), ledger, kept: None };
+            return Self { won: Some(won), shared: client, kept: None };
         }
+        let ledger = &shared.context.ledger;
         let end = until(&won.grant, shared.clock.now(), shared);
         let kept = Arc::new(Kept { won: Mutex::new(Some(won)), ledger: ledger.downgrade() });
         let itself: Weak<Kept> = Arc::downgrade(&kept);
         let over = ledger.rescue().kept(itself, end);
-        Self { won: None, ledger, kept: Some((kept, over)) }
+        Self { won: None, shared: client, kept: Some((kept, over)) }
     }
 
     /// What was granted, unless it has lapsed.
     fn collect(&mut self) -> Option<&Won> {
         if let Some((kept, over)) = self.kept.take() {
-            self.ledger.rescue().taken(&over);
+            self.shared.context.ledger.rescue().taken(&over);
             self.won = lock(&kept.won).take();
         }
         self.won.as_ref()
@@ -169,7 +170,7 @@ impl Drop for Granted {
     fn drop(&mut self) {
         self.collect();
         if let Some(won) = self.won.take() {
-            hand_on(won, &self.ledger);
+            hand_on(won, &self.shared.context.ledger);
         }
     }
 }
@@ -182,7 +183,7 @@ pub(crate) async fn acquire(shared: Arc<Shared>, wish: Wish) -> Result<Option<Lo
     loop {
         let claim = mint(&shared, &wish)?;
         let work = pursue(Arc::clone(&shared), wish.clone(), claim.clone());
-        let driven = Driven::new(&shared.home, &shared.context.ledger, Manner::Inline, work).of(claim);
+        let driven = Driven::new(&shared, Manner::Inline, work).of(claim);
         let Some(granted) = driven.await? else {
             return Ok(None);
         };
@@ -199,10 +200,9 @@ pub(crate) fn take(shared: &Arc<Shared>, mut granted: Granted, wish: &Wish) -> O
     let now = shared.clock.now();
     let won = granted.won.take_if(|won| is_fresh(&won.grant, now, shared))?;
     let claim = won.own();
-    let told = Told::at_once(claim, won.grant.token);
-    shared.context.observer.granted(told, won.grant.ttl, now.since(wish.started), now);
-    let hold = Hold::new(won, &wish.options, Arc::clone(&shared.context));
-    Some(LockGuard::new(hold, Arc::clone(shared)))
+    shared.context.observer.granted((claim, won.grant.token), won.grant.ttl, now.since(wish.started), now);
+    let hold = Hold::new(won, &wish.options, Arc::clone(&shared.context), now);
+    Some(LockGuard::new(hold, Arc::clone(shared), now))
 }
 
 /// A grant with less than a tenth of its ttl left `now` is not worth handing out.
@@ -219,12 +219,17 @@ fn until(grant: &Grant, now: Moment, shared: &Shared) -> Moment {
 /// The claim of the first attempt.
 pub(crate) fn mint(shared: &Shared, wish: &Wish) -> Result<Claim> {
     let options = &wish.options;
-    let terms = Terms::new(wish.name.clone(), options.ttl)
-        .with_lock_delay(options.lock_delay)
-        .with_holder(Arc::clone(&shared.holder))
-        .with_reserve(options.reserve())
-        .with_clock(shared.clock.clone());
-    let terms = Terms { note: options.note.clone(), renews: options.auto_renew, ..terms };
+    let terms = Terms {
+        name: wish.name.clone(),
+        ttl: options.ttl,
+        lock_delay: options.lock_delay,
+        holder: Arc::clone(&shared.holder),
+        note: options.note.clone(),
+        mode: Mode::Exclusive,
+        clock: shared.clock.clone(),
+        reserve: options.reserve(),
+        renews: options.auto_renew,
+    };
     let ledger = shared.context.ledger.downgrade();
     let origin = Origin { ledger, observer: Arc::clone(&shared.context.observer), span: wish.trace.clone() };
     terms.mint_in(Some(origin))

@@ -1,15 +1,13 @@
 //! Requests under way: what has been sent and not been answered.
 
+use crate::claim::Attempted;
 use crate::sync::lock;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
 /// Counts the requests of one claim.
 #[derive(Default)]
-pub(crate) struct Requests(Arc<Shared>);
-
-#[derive(Default)]
-struct Shared {
+pub(crate) struct Requests {
     counts: Mutex<Counts>,
     settled: Notify,
 }
@@ -22,32 +20,25 @@ struct Counts {
 }
 
 impl Requests {
-    pub(crate) fn begin(&self) -> Request {
-        let mut counts = lock(&self.0.counts);
-        counts.begun = counts.begun.saturating_add(1);
-        counts.in_flight = counts.in_flight.saturating_add(1);
-        Request { shared: Arc::clone(&self.0), answered: false }
-    }
-
     pub(crate) fn any(&self) -> bool {
-        lock(&self.0.counts).begun > 0
+        lock(&self.counts).begun > 0
     }
 
     pub(crate) fn unanswered(&self) -> bool {
-        let counts = lock(&self.0.counts);
+        let counts = lock(&self.counts);
         counts.unanswered || counts.in_flight > 0
     }
 
     pub(crate) fn in_flight(&self) -> bool {
-        lock(&self.0.counts).in_flight > 0
+        lock(&self.counts).in_flight > 0
     }
 
     pub(crate) async fn settled(&self) {
         loop {
-            let settled = self.0.settled.notified();
+            let settled = self.settled.notified();
             tokio::pin!(settled);
             settled.as_mut().enable();
-            if lock(&self.0.counts).in_flight == 0 {
+            if lock(&self.counts).in_flight == 0 {
                 return;
             }
             settled.await;
@@ -59,14 +50,22 @@ impl Requests {
 ///
 /// Dropping it unanswered is how a time-out, a broken connection and a dropped
 /// future are recorded: the request may still arrive.
-#[derive(Debug)]
 #[must_use = "dropping it at once says that no answer came"]
 pub struct Request {
-    shared: Arc<Shared>,
+    /// The counts lie in what they are of, so that a request allocates nothing.
+    of: Arc<Attempted>,
     answered: bool,
 }
 
 impl Request {
+    pub(crate) fn begin(of: &Arc<Attempted>) -> Self {
+        let mut counts = lock(&of.requests.counts);
+        counts.begun = counts.begun.saturating_add(1);
+        counts.in_flight = counts.in_flight.saturating_add(1);
+        drop(counts);
+        Self { of: Arc::clone(of), answered: false }
+    }
+
     /// The server answered, or the request surely never left: its effect is known.
     pub fn answered(mut self) {
         self.answered = true;
@@ -75,36 +74,38 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        let mut counts = lock(&self.shared.counts);
+        let requests = &self.of.requests;
+        let mut counts = lock(&requests.counts);
         counts.in_flight = counts.in_flight.saturating_sub(1);
         counts.unanswered |= !self.answered;
         if counts.in_flight == 0 {
-            self.shared.settled.notify_waiters();
+            requests.settled.notify_waiters();
         }
     }
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for Request {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let counts = *lock(&self.counts);
-        write!(f, "{} begun, {} in flight, unanswered: {}", counts.begun, counts.in_flight, counts.unanswered)
+        let counts = *lock(&self.of.requests.counts);
+        write!(f, "Request({} begun, {} in flight, unanswered: {})", counts.begun, counts.in_flight, counts.unanswered)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::{LockName, Terms};
+    use std::time::Duration;
 
     #[tokio::test]
     async fn a_dropped_request_stays_unanswered() {
-        let requests = Requests::default();
-        assert!(!requests.any() && !requests.unanswered());
-        let first = requests.begin();
-        assert!(requests.unanswered(), "while it is on its way nobody knows");
+        let claim = Terms::new(LockName::new("a").unwrap(), Duration::from_secs(1)).mint().unwrap();
+        assert!(!claim.was_sent() && !claim.is_unanswered());
+        let first = claim.request();
+        assert!(claim.is_unanswered(), "while it is on its way nobody knows");
         first.answered();
-        assert!(requests.any() && !requests.unanswered());
-        drop(requests.begin());
-        requests.settled().await;
-        assert!(requests.unanswered());
+        assert!(claim.was_sent() && !claim.is_unanswered());
+        drop(claim.request());
+        claim.settled().await;
+        assert!(claim.is_unanswered());
     }
 }

@@ -200,7 +200,7 @@ impl Whole {
             tokio::time::sleep(left).await;
             Ok(())
         };
-        let time_up = Driven::new(&self.shared.home, &self.shared.context.ledger, Manner::Waiting, time_up);
+        let time_up = Driven::new(&self.shared, Manner::Waiting, time_up);
         tokio::select! {
             biased;
             _ = released => Ok(()),

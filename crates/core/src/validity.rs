@@ -9,67 +9,13 @@
 //! is that of the leases of Gray and Cheriton, 1989.)
 
 use crate::observe::{Observer, Told};
-use crate::{Claim, FencingToken, Grant, Moment};
+use crate::{Claim, Ended, FencingToken, Grant, LossReason, Moment};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
-
-/// Why a hold was lost. Final: a lost hold never comes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LossReason {
-    /// The deadline passed without a renewal that was acknowledged in time.
-    Expired,
-    /// The service says that another claim, or none, holds the lock.
-    Revoked,
-    /// The session or the runtime that kept the hold alive is gone.
-    SessionEnded,
-    /// The hold reached its own `max_hold`.
-    MaxHold,
-    /// The deployment no longer gives what was required of it, and the client was
-    /// told to [refuse](crate::OnDegraded::Refuse) that. The service may keep the
-    /// lock for as long as it was granted.
-    Degraded,
-}
-
-impl LossReason {
-    /// The reason as events and measures name it: `expired`, `revoked`, …
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Expired => "expired",
-            Self::Revoked => "revoked",
-            Self::SessionEnded => "session_ended",
-            Self::MaxHold => "max_hold",
-            Self::Degraded => "degraded",
-        }
-    }
-}
-
-impl fmt::Display for LossReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "its deadline passed",
-            Self::Revoked => "the service gave it up or away",
-            Self::SessionEnded => "its session ended",
-            Self::MaxHold => "it reached its longest hold",
-            Self::Degraded => "the deployment no longer gives what was required",
-        })
-    }
-}
-
-/// How a hold ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Ended {
-    /// By our own release.
-    Released,
-    /// By losing it.
-    Lost(LossReason),
-}
 
 /// Allowance for clock rates that differ, in parts per million of the ttl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +34,10 @@ impl Drift {
     }
 
     fn of(self, ttl: Duration) -> Duration {
-        let nanos = ttl.as_nanos().saturating_mul(u128::from(self.0)).div_ceil(1_000_000);
-        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        // In two parts, so that neither overflows and no parts of a nanosecond are lost.
+        let (nanos, ppm) = (crate::clock::nanos(ttl), u64::from(self.0));
+        let rest = (nanos % 1_000_000).saturating_mul(ppm).div_ceil(1_000_000);
+        Duration::from_nanos((nanos / 1_000_000).saturating_mul(ppm).saturating_add(rest))
     }
 }
 
@@ -174,8 +122,14 @@ fn clamped(until: Moment, limit: Option<Moment>) -> u64 {
 }
 
 impl Validity {
-    pub(crate) fn new(grant: &Grant, own: Option<Claim>, max_hold: Option<Duration>, terms: HoldTerms) -> Self {
-        let since = grant.claim.now();
+    /// The hold of `grant`, which begins now: at `since`.
+    pub(crate) fn new(
+        grant: &Grant,
+        own: Option<Claim>,
+        max_hold: Option<Duration>,
+        terms: HoldTerms,
+        since: Moment,
+    ) -> Self {
         // A moment of the future could only come from another clock.
         let sent = grant.sent_at.min(since);
         let limit = max_hold.map(|most| since.plus(most));
@@ -242,12 +196,17 @@ impl Validity {
     /// The moment from which the hold may no longer be believed; `None` once it has ended.
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
+        self.deadline_at(self.now())
+    }
+
+    /// The same for who has read the clock: `now` must have been so just now.
+    pub(crate) fn deadline_at(&self, now: Moment) -> Option<Moment> {
         loop {
             let state = self.0.state.load(Ordering::SeqCst);
             if state < FIRST_DEADLINE {
                 return None;
             }
-            if self.now().as_nanos() < state {
+            if now.as_nanos() < state {
                 return Some(Moment::from_nanos(state));
             }
             let at_limit = self.0.limit.is_some_and(|limit| limit.as_nanos() <= state);
@@ -361,9 +320,9 @@ impl Validity {
     }
 
     /// When four fifths of the ttl are over without an extension.
-    pub(crate) fn nearly_over(&self) -> Option<Moment> {
+    pub(crate) fn nearly_over(&self, now: Moment) -> Option<Moment> {
         let fifth = crate::clock::nanos(self.ttl() / 5);
-        self.deadline().map(|until| Moment::from_nanos(until.as_nanos().saturating_sub(fifth)))
+        self.deadline_at(now).map(|until| Moment::from_nanos(until.as_nanos().saturating_sub(fifth)))
     }
 
     /// The longest hold that was asked for.
@@ -428,10 +387,10 @@ impl Validity {
         deadline(proved, self.ttl(), self.0.terms.drift, self.0.margin).since(self.now())
     }
 
-    /// Ends the must-hold time: from here on `is_held` says no.
-    pub(crate) fn begin_release(&self) -> Result<(), LossReason> {
-        while let Some(until) = self.deadline() {
-            if self.swap(until.as_nanos(), RELEASING, self.now()) {
+    /// Ends the must-hold time `now`: from here on `is_held` says no.
+    pub(crate) fn begin_release(&self, now: Moment) -> Result<(), LossReason> {
+        while let Some(until) = self.deadline_at(now) {
+            if self.swap(until.as_nanos(), RELEASING, now) {
                 return Ok(());
             }
         }

@@ -9,7 +9,7 @@ fn hold(clock: &FakeClock, ttl: Duration) -> Validity {
     let claim = terms.mint().unwrap();
     let sent = claim.now();
     let grant = Grant::new(&claim, Nothing, sent, FencingToken::new(1)).with_margin(Duration::from_millis(2));
-    Validity::new(&grant, None, None, hold_terms(true))
+    Validity::new(&grant, None, None, hold_terms(true), grant.claim.now())
 }
 
 fn hold_terms(renews: bool) -> HoldTerms {
@@ -112,7 +112,7 @@ async fn the_longest_hold_is_part_of_the_deadline() {
     let clock = FakeClock::new();
     let claim = hold(&clock, S * 30).claim().clone();
     let grant = Grant::new(&claim, Nothing, claim.now(), FencingToken::new(1));
-    let v = Validity::new(&grant, None, Some(S * 5), hold_terms(true));
+    let v = Validity::new(&grant, None, Some(S * 5), hold_terms(true), grant.claim.now());
     assert_eq!(v.remaining(), S * 5);
     clock.suspend(S * 5);
     assert!(!v.is_held());
@@ -124,7 +124,7 @@ async fn a_fixed_lease_is_not_renewed() {
     let clock = FakeClock::new();
     let claim = hold(&clock, S).claim().clone();
     let grant = Grant::new(&claim, Nothing, claim.now(), FencingToken::new(1));
-    let v = Validity::new(&grant, None, None, hold_terms(false));
+    let v = Validity::new(&grant, None, None, hold_terms(false), grant.claim.now());
     tokio::time::advance(S / 2).await;
     v.doubt(&"cut");
     v.renewed(v.now());
@@ -138,12 +138,12 @@ async fn a_fixed_lease_is_not_renewed() {
 async fn released_is_final_and_not_lost() {
     let clock = FakeClock::new();
     let v = hold(&clock, S);
-    v.begin_release().unwrap();
+    v.begin_release(v.now()).unwrap();
     assert!(!v.is_held() && v.ended().is_none());
     assert!(!v.lose(LossReason::MaxHold));
     v.end_release(Ended::Released, v.now());
     assert_eq!(v.until_ended().await, Ended::Released);
-    assert!(v.begin_release().is_err());
+    assert!(v.begin_release(v.now()).is_err());
 }
 
 proptest! {

@@ -4,6 +4,7 @@ use crate::certificates::Certificates;
 use crate::faketime::Clock;
 use crate::free_port;
 use crate::process::{Failure, Server, until_stopped};
+use crate::remains;
 use crate::template::{self, User};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -162,6 +163,8 @@ impl Postgres {
             "listen_addresses=127.0.0.1".to_owned(),
             format!("unix_socket_directories={folder}"),
             "shared_buffers=16MB".to_owned(),
+            // In its folder, which is removed with it.
+            "dynamic_shared_memory_type=mmap".to_owned(),
         ] {
             arguments.extend(["-c".to_owned(), setting]);
         }
@@ -203,7 +206,9 @@ impl Postgres {
     /// If it does not come up.
     pub fn wipe(&mut self) -> Result<(), Failure> {
         self.server.kill();
-        std::fs::remove_dir_all(self.server.folder().join("data"))?;
+        let data = self.server.folder().join("data");
+        remains::of_postgres(&data);
+        std::fs::remove_dir_all(data)?;
         fresh(&self.programs, self.user, self.server.folder())?;
         self.restart()
     }
@@ -263,6 +268,8 @@ impl Drop for Postgres {
     fn drop(&mut self) {
         // What is frozen does not see that the first process is gone.
         self.thaw();
+        self.server.kill();
+        remains::of_postgres(&self.server.folder().join("data"));
     }
 }
 

@@ -160,7 +160,9 @@ impl Server {
     pub fn kill(&mut self) -> Option<ExitStatus> {
         let mut running = self.running.take()?;
         let _ = running.child.kill();
-        running.child.wait().ok()
+        let status = running.child.wait().ok();
+        crate::remains::of_clock(running.child.id());
+        status
     }
 
     /// The end of its log.

@@ -118,7 +118,13 @@ impl Raw {
         let (granted, token): (i64, String) = acquire.invoke_async(&mut self.connection).await.unwrap();
         assert_eq!(granted, 1);
         let mut free = self.free.prepare_invoke();
-        free.key(&lock).arg(&id).arg(&token).arg(format!("{tag}free:{task}")).arg("0");
+        free.key(&lock)
+            .key(&fence)
+            .key(format!("{tag}wait:{task}"))
+            .arg(&id)
+            .arg(&token)
+            .arg(format!("{tag}free:{task}"))
+            .arg("0");
         let freed: i64 = free.invoke_async(&mut self.connection).await.unwrap();
         assert_eq!(freed, 1);
     }

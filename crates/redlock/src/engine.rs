@@ -52,7 +52,7 @@ pub struct RedlockLock {
 /// What engine and leases have in common.
 pub(crate) struct Shared {
     pub(crate) set: Arc<Set>,
-    tokens: Tokens,
+    tokens: Arc<Tokens>,
     pub(crate) renewals: Renewals<Set>,
 }
 
@@ -72,7 +72,7 @@ impl RedlockLock {
         crate::admit::admit(&set).await.map_err(|e| e.with_engine("redlock").with_operation("connect"))?;
         let ears = Ears(Arc::clone(&set));
         let renewals = Renewals::new(Arc::clone(&set));
-        let shared = Arc::new(Shared { set, tokens: Tokens::default(), renewals });
+        let shared = Arc::new(Shared { set, tokens: Arc::default(), renewals });
         Ok(Arc::new(Self { shared, polling: Polling::new(), ears }))
     }
 
@@ -82,16 +82,23 @@ impl RedlockLock {
         let sent_at = claim.now();
         let end = Instant::now() + longest(claim);
         let limit = set.limit(claim.ttl());
-        let mut answers = set.acquire(claim, &keys, limit);
-        let mut tally = Tally::of(set.size());
+        let tokens = &self.shared.tokens;
+        // What was asked for before under this id may hold with a token: nodes that it did not reach must note no other.
+        let guess = if claim.was_sent() { None } else { tokens.numbers.guess(keys.shard) };
+        let mut answers = set.acquire(claim, &keys, guess, limit);
+        let mut tally = Tally::of(set.size(), guess);
         while tally.verdict().is_none()
-            && let Some((_, vote)) = answers.next().await
+            && let Some((at, vote)) = answers.next().await
         {
-            tally.add(vote);
+            tally.add(at, vote);
         }
         if tally.verdict() == Some(Verdict::Won) {
+            tokens.hear(keys.shard, &tally);
             return match self.token(claim, &keys, &tally, limit, sent_at, end).await {
                 Ok(token) => {
+                    let noted = tally.noted().is_some();
+                    let lacking = tally.lacking(token).filter(|_| noted);
+                    tokens.note(set, claim, keys, token, lacking, answers);
                     let hold = self.polling.hold(claim.name());
                     let lease = RedlockLease::new(Arc::clone(&self.shared), claim.clone(), token, hold);
                     Ok(Came::To(Attempt::Granted(Grant::new(claim, lease, sent_at, token).with_margin(MARGIN))))
@@ -103,14 +110,18 @@ impl RedlockLock {
             };
         }
         let grace = Instant::now() + GRACE;
-        while let Some((_, vote)) = answers.next_by(grace).await {
-            tally.add(vote);
+        while let Some((at, vote)) = answers.next_by(grace).await {
+            tally.add(at, vote);
         }
+        tokens.hear(keys.shard, &tally);
         let obstacle = tally.obstacle();
         // One that has answered since, and was not counted, may have granted its part.
         let uncounted = answers.left() > 0 || claim.is_unanswered();
         if !matches!(obstacle, Obstacle::Dead) && (tally.left_something() || uncounted) {
             self.give_up(claim, &keys).await?;
+        } else if !matches!(obstacle, Obstacle::Dead) {
+            // Nothing is left of it. The next id was never sent, so a number may go along with it.
+            claim.next_attempt_undone()?;
         }
         match obstacle {
             Obstacle::Holder { left, holder } => Ok(Came::To(Attempt::contended(left, holder))),
@@ -221,6 +232,11 @@ impl DistributedLock for RedlockLock {
                     // Always the same: whoever began it is slow, or was killed. An end of it is told to those who listen.
                     let left = attempted.filter(|a| ids.len() == 1 && ids.contains(&Some(Arc::clone(&a.id))));
                     return Ok(Attempt::contended(left.map_or(Some(PAUSE), |a| a.left), None));
+                }
+                Came::Across(Some(Attempted { id, noted: Some(holder), left }))
+                    if ids.contains(&Some(Arc::clone(&id))) =>
+                {
+                    return Ok(Attempt::contended(left, Some(holder).filter(|holder| !holder.is_empty())));
                 }
                 Came::Across(attempted) => {
                     met += 1;

@@ -13,6 +13,7 @@ mod lease;
 mod looks;
 mod member;
 mod meta;
+mod numbers;
 mod operate;
 mod probe;
 mod questions;

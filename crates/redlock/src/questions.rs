@@ -18,13 +18,21 @@ use tokio::time::Instant;
 const VOID: Duration = Duration::from_secs(60);
 
 impl Set {
-    /// Sends one acquire to each node that votes. The claim knows of each before it leaves.
-    pub(crate) fn acquire(&self, claim: &Claim, keys: &NameKeys, limit: Duration) -> Answers<Vote> {
+    /// Sends one acquire to each node that votes, with a number to propose if there is one: nothing here sends it
+    /// again. The claim knows of each before it leaves.
+    pub(crate) fn acquire(
+        &self,
+        claim: &Claim,
+        keys: &NameKeys,
+        guess: Option<FencingToken>,
+        limit: Duration,
+    ) -> Answers<Vote> {
         let id = claim.id().to_string();
         let at = Arc::new([keys.lock.clone(), keys.fence.clone(), keys.void(&id)]);
         let note = claim.note().map_or_else(String::new, ToString::to_string);
         let (ttl, delay) = (millis(claim.server_ttl()), millis(claim.lock_delay()));
-        let what = Arc::new([id, ttl, claim.holder().to_string(), note, delay]);
+        let guess = guess.map_or_else(String::new, |guess| guess.to_string());
+        let what = Arc::new([id, ttl, claim.holder().to_string(), note, delay, guess]);
         self.ask(|_, member| {
             let (at, what) = (Arc::clone(&at), Arc::clone(&what));
             let under_way = claim.request();
@@ -130,7 +138,8 @@ impl Set {
 
     /// Ends the hold of each node's part, whoever has it.
     pub(crate) fn force(&self, keys: &NameKeys, only: &str) -> Answers<Forced> {
-        let (at, channel, limit) = ([keys.lock.clone()], keys.channel.clone(), self.config.request_timeout);
+        let at = [keys.lock.clone(), keys.fence.clone()];
+        let (channel, limit) = (keys.channel.clone(), self.config.request_timeout);
         self.ask(|_, member: Arc<Member>| {
             let what = [channel.clone(), CLOSED.to_owned(), only.to_owned()];
             let (at, scripts) = (at.clone(), Arc::clone(&self.scripts));

@@ -10,7 +10,7 @@ pub(crate) const FREE: usize = 3;
 
 pub(crate) fn bundle() -> NodeBundle {
     NodeBundle::new([
-        (include_str!("scripts/acquire.lua"), 3, 5),
+        (include_str!("scripts/acquire.lua"), 3, 6),
         (include_str!("scripts/propose.lua"), 2, 2),
         (include_str!("scripts/confirm.lua"), 1, 2),
         (include_str!("scripts/free.lua"), 2, 3),

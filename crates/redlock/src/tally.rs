@@ -11,6 +11,9 @@ use std::time::Duration;
 /// The votes told so far.
 pub(crate) struct Tally {
     size: usize,
+    /// The number that this attempt has brought along.
+    guess: Option<FencingToken>,
+    places: Vec<usize>,
     votes: Vec<Vote>,
     failures: Vec<Error>,
 }
@@ -29,7 +32,7 @@ pub(crate) enum Verdict {
 pub(crate) enum Obstacle {
     /// One holds it on a majority of nodes.
     Holder { left: Option<Duration>, holder: Option<Arc<str>> },
-    /// Several try at once, and none has a majority, or one is about to get its token.
+    /// Several try at once, and none has a majority, or one is about to get its token, or may have got it.
     Split(Option<Attempted>),
     /// The id is dead.
     Dead,
@@ -37,26 +40,32 @@ pub(crate) enum Obstacle {
     Missing(Error),
 }
 
-/// An attempt that has a majority of nodes, and no token yet.
+/// An attempt that has a majority of nodes, and no token yet; or perhaps a majority, and a number noted.
 #[derive(Debug)]
 pub(crate) struct Attempted {
     pub(crate) id: Arc<str>,
+    /// Who it is, where a number is noted: if the same is there at the next try, it is a hold. What fails is undone by then.
+    pub(crate) noted: Option<Arc<str>>,
     /// When it will have run out, should nobody undo it.
     pub(crate) left: Option<Duration>,
 }
 
 impl Tally {
-    pub(crate) fn of(size: usize) -> Self {
-        Self { size, votes: Vec::new(), failures: Vec::new() }
+    pub(crate) fn of(size: usize, guess: Option<FencingToken>) -> Self {
+        Self { size, guess, places: Vec::new(), votes: Vec::new(), failures: Vec::new() }
     }
 
     fn majority(&self) -> usize {
         self.size / 2 + 1
     }
 
-    pub(crate) fn add(&mut self, vote: Result<Vote, NodeFailure>) {
+    /// Counts what the node at `at` said.
+    pub(crate) fn add(&mut self, at: usize, vote: Result<Vote, NodeFailure>) {
         match vote {
-            Ok(vote) => self.votes.push(vote),
+            Ok(vote) => {
+                self.places.push(at);
+                self.votes.push(vote);
+            }
             Err(failure) => self.failures.push(failure.error),
         }
     }
@@ -74,14 +83,21 @@ impl Tally {
     pub(crate) fn verdict(&self) -> Option<Verdict> {
         let told = self.votes.len() + self.failures.len();
         if self.granted() >= self.majority() {
-            // A hold that has its token already is told by a majority that noted the same.
-            let asked_again = self.votes.iter().any(|vote| matches!(vote, Vote::Granted { token: Some(_), .. }));
+            // A token that this attempt did not bring along is that of an earlier one of the claim, and perhaps the one
+            // under which it holds: that is told by a majority that noted the same, and so all are waited for before
+            // another is agreed on. The number of this attempt is nobody's token unless a majority noted it. Where the
+            // first majority did not, the rest might, and is not waited for: it may be slow or hang, and
+            // a larger number replaces what a minority has noted.
+            let asked_again = self
+                .votes
+                .iter()
+                .any(|vote| matches!(vote, Vote::Granted { token: Some(token), .. } if Some(*token) != self.guess));
             return (!asked_again || self.noted().is_some() || told >= self.size).then_some(Verdict::Won);
         }
         (self.granted() + self.size.saturating_sub(told) < self.majority()).then_some(Verdict::Lost)
     }
 
-    /// The token that a majority has noted with the claim's hold: it was granted before.
+    /// The token that a majority has noted with the claim's hold: with this attempt, or it was granted before.
     pub(crate) fn noted(&self) -> Option<FencingToken> {
         let mut counts: HashMap<FencingToken, usize> = HashMap::new();
         for vote in &self.votes {
@@ -92,17 +108,24 @@ impl Tally {
         counts.into_iter().find(|(_, count)| *count >= self.majority()).map(|(token, _)| token)
     }
 
+    /// Where the claim holds, and `token` is not noted with it.
+    pub(crate) fn lacking(&self, token: FencingToken) -> impl Iterator<Item = usize> {
+        let votes = self.places.iter().zip(&self.votes);
+        votes.filter(move |(_, vote)| vote.lacks(token)).map(|(at, _)| *at)
+    }
+
+    fn counters(&self) -> impl Iterator<Item = u64> {
+        self.votes.iter().filter_map(Vote::counter)
+    }
+
+    /// The largest counter that any node told.
+    pub(crate) fn heard(&self) -> Option<u64> {
+        self.counters().max()
+    }
+
     /// The largest counter, if a majority told theirs.
     pub(crate) fn largest(&self) -> Option<u64> {
-        let counters: Vec<_> = self
-            .votes
-            .iter()
-            .filter_map(|vote| match vote {
-                Vote::Granted { counter, .. } | Vote::Held(Part { counter, .. }) => Some(*counter),
-                Vote::Dead | Vote::Unseeded => None,
-            })
-            .collect();
-        if counters.len() < self.majority() { None } else { counters.into_iter().max() }
+        self.heard().filter(|_| self.counters().count() >= self.majority())
     }
 
     /// Whether a node may have a part of the claim's, whose request was answered.
@@ -136,14 +159,20 @@ impl Tally {
         let trying = !most.iter().any(|part| part.has_token || part.id.is_empty() || *part.id == *CLOSED);
         if trying || most.len() + silent < self.majority() {
             let first = most.first().filter(|_| trying && most.len() >= self.majority());
-            return Obstacle::Split(
-                first.map(|part| Attempted { id: Arc::clone(&part.id), left: self.until_a_majority_is_free() }),
-            );
+            return Obstacle::Split(first.map(|part| self.attempted(part, None)));
         }
-        Obstacle::Holder {
-            left: self.until_a_majority_is_free(),
-            holder: most.iter().find_map(|part| part.holder.clone()),
+        let holder = most.iter().find_map(|part| part.holder.clone());
+        // A silent node may have the rest; or a number that an attempt has brought along is noted on a minority.
+        if let Some(part) = most.iter().find(|part| part.has_token)
+            && most.len() < self.majority()
+        {
+            return Obstacle::Split(Some(self.attempted(part, Some(holder.unwrap_or_default()))));
         }
+        Obstacle::Holder { left: self.until_a_majority_is_free(), holder }
+    }
+
+    fn attempted(&self, part: &Part, noted: Option<Arc<str>>) -> Attempted {
+        Attempted { id: Arc::clone(&part.id), noted, left: self.until_a_majority_is_free() }
     }
 
     /// When enough of the nodes that told will have let go of what they have; without an end there is no such time.
@@ -198,8 +227,12 @@ mod tests {
     }
 
     fn tally(size: usize, votes: Vec<Result<Vote, NodeFailure>>) -> Tally {
-        let mut tally = Tally::of(size);
-        votes.into_iter().for_each(|vote| tally.add(vote));
+        guessed(None, size, votes)
+    }
+
+    fn guessed(guess: Option<u64>, size: usize, votes: Vec<Result<Vote, NodeFailure>>) -> Tally {
+        let mut tally = Tally::of(size, guess.map(FencingToken::new));
+        votes.into_iter().enumerate().for_each(|(at, vote)| tally.add(at, vote));
         tally
     }
 
@@ -223,10 +256,25 @@ mod tests {
     }
 
     #[test]
+    fn a_number_that_was_brought_along_is_the_token_of_a_majority_that_noted_it() {
+        let ours = |size, votes| guessed(Some(7), size, votes);
+        let won = ours(3, vec![again(7), again(7)]);
+        assert_eq!((won.verdict(), won.noted()), (Some(Verdict::Won), Some(FencingToken::new(7))));
+        let part = ours(3, vec![again(7), yes(7)]);
+        assert_eq!((part.verdict(), part.noted()), (Some(Verdict::Won), None), "the third is not waited for");
+        assert_eq!(part.lacking(FencingToken::new(7)).collect::<Vec<_>>(), [1]);
+        let part = ours(5, vec![again(7), held("x"), again(7)]);
+        assert_eq!((part.verdict(), part.noted()), (None, None), "two of five are no majority");
+        assert_eq!(ours(3, vec![again(6), yes(7)]).verdict(), None, "an earlier attempt's, which the third may have");
+    }
+
+    #[test]
     fn obstacles_are_told_apart() {
         let holder = tally(3, vec![held("x"), held("x"), gone()]).obstacle();
         assert!(matches!(holder, Obstacle::Holder { left: Some(_), holder: Some(who) } if &*who == "x"));
         assert!(matches!(tally(3, vec![held("x"), held("y"), yes(1)]).obstacle(), Obstacle::Split(None)));
+        let minority = tally(3, vec![held("x"), yes(1), gone()]).obstacle();
+        assert!(matches!(minority, Obstacle::Split(Some(Attempted { noted: Some(_), .. }))), "or a hold: {minority:?}");
         assert!(matches!(tally(3, vec![held("x"), gone(), gone()]).obstacle(), Obstacle::Missing(_)));
         assert!(matches!(tally(3, vec![Ok(Vote::Dead), yes(1), yes(1)]).obstacle(), Obstacle::Dead));
         let trying = tally(3, vec![part("x", 9, false), part("x", 9, false), gone()]).obstacle();

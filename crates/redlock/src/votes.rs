@@ -10,7 +10,7 @@ use std::time::Duration;
 /// What one node answered an acquire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Vote {
-    /// The claim holds here; with the token that was noted before, if any.
+    /// The claim holds here; with the token that is noted with it, if any.
     Granted { counter: u64, token: Option<FencingToken> },
     /// Another has this node's part.
     Held(Part),
@@ -29,7 +29,7 @@ pub(crate) struct Part {
     /// Empty for another program's key, [`CLOSED`](crate::keys::CLOSED) after a forced release.
     pub(crate) id: Arc<str>,
     pub(crate) holder: Option<Arc<str>>,
-    /// Without a token it is an attempt that is under way, or given up.
+    /// Without a token it is an attempt that is under way, or given up. With one it may be too, on a minority.
     pub(crate) has_token: bool,
 }
 
@@ -62,6 +62,21 @@ pub(crate) enum Forced {
     Nothing,
     /// Another program's key, which stays.
     Foreign,
+}
+
+impl Vote {
+    /// What the node told of its counter.
+    pub(crate) fn counter(&self) -> Option<u64> {
+        match self {
+            Self::Granted { counter, .. } | Self::Held(Part { counter, .. }) => Some(*counter),
+            Self::Dead | Self::Unseeded => None,
+        }
+    }
+
+    /// Whether the claim holds here, without `token`.
+    pub(crate) fn lacks(&self, token: FencingToken) -> bool {
+        matches!(self, Self::Granted { token: noted, .. } if *noted != Some(token))
+    }
 }
 
 pub(crate) fn vote(value: &Value) -> Result<Vote, NodeFailure> {

@@ -105,7 +105,7 @@ async fn the_hold_that_was_meant_is_known_by_its_claim_where_its_token_is_not_no
     next.release().await.unwrap();
 }
 
-/// A release by force between the two rounds of an attempt: it gets a token for what it does not hold any more.
+/// A release by force in the middle of an attempt, between its rounds too: no token for what it does not hold any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_whose_parts_are_taken_away_before_its_token_is_no_hold() {
     let nodes = three().await;

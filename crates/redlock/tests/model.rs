@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 const NODES: usize = 3;
 const MAJORITY: usize = NODES / 2 + 1;
+/// The largest number that is guessed.
+const LARGEST_GUESS: u8 = 4;
 /// For one model.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -37,11 +39,26 @@ enum Protocol {
     Propose,
     /// The same, and accepted where it is equal too, as it would be if a proposal could be sent again.
     ProposeOrEqual,
+    /// Ours in one round: any number larger than those that the client has proposed, and again a larger one if it is
+    /// refused. It has heard nothing: what it hears makes no number possible that is not possible so.
+    Guess,
+    /// The same, and accepted where it is equal too.
+    GuessOrEqual,
+    /// The same as `Guess`, and one node less than a majority is enough.
+    GuessOfFewer,
 }
 
 impl Protocol {
     fn counts_up(self) -> bool {
         matches!(self, Self::CountUp | Self::CountUpAndWriteBack)
+    }
+
+    fn guesses(self) -> bool {
+        matches!(self, Self::Guess | Self::GuessOrEqual | Self::GuessOfFewer)
+    }
+
+    fn enough(self) -> usize {
+        if self == Self::GuessOfFewer { MAJORITY - 1 } else { MAJORITY }
     }
 }
 
@@ -85,6 +102,7 @@ struct Client {
     attempt: u8,
     /// The largest token that was granted before the attempt began.
     before: u8,
+    /// That was read; of one that guesses, the largest that it ever proposed.
     largest: u8,
     /// Bits of the nodes that have been read, and that have accepted.
     read: u8,
@@ -111,8 +129,18 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Action {
     Begin(u8),
-    Read { client: u8, node: u8, answer_lost: bool },
+    Read {
+        client: u8,
+        node: u8,
+        answer_lost: bool,
+    },
     Propose(u8),
+    Guess {
+        client: u8,
+        token: u8,
+    },
+    /// Again, with another number, in the same attempt.
+    Again(u8),
     Arrive(Proposal),
     Grant(u8),
     GiveUp(u8),
@@ -160,6 +188,10 @@ impl Model for Tokens {
             match c.phase {
                 Phase::Idle if c.grants > 0 => actions.push(Action::Begin(client)),
                 Phase::Idle => {}
+                Phase::Reading if self.protocol.guesses() => {
+                    let larger = c.largest + 1..=LARGEST_GUESS;
+                    actions.extend(larger.map(|token| Action::Guess { client, token }));
+                }
                 Phase::Reading => {
                     for node in 0..NODES as u8 {
                         let enough = !self.protocol.counts_up() && bits(c.read) >= MAJORITY;
@@ -174,7 +206,10 @@ impl Model for Tokens {
                         actions.push(Action::Propose(client));
                     }
                 }
-                Phase::Proposing if bits(c.accepted) >= MAJORITY => actions.push(Action::Grant(client)),
+                Phase::Proposing if bits(c.accepted) >= self.protocol.enough() => {
+                    actions.push(Action::Grant(client));
+                }
+                Phase::Proposing if self.protocol.guesses() && c.retries > 0 => actions.push(Action::Again(client)),
                 Phase::Proposing => {}
             }
             if c.phase != Phase::Idle && (c.retries > 0 || c.old) {
@@ -201,7 +236,7 @@ impl Model for Tokens {
         match action {
             Action::Begin(client) => {
                 let c = &mut state.clients[usize::from(client)];
-                *c = Client { phase: Phase::Reading, attempt: c.attempt + 1, before: newest, ..idle(c) };
+                *c = Client { phase: Phase::Reading, attempt: c.attempt + 1, before: newest, ..self.idle(c) };
             }
             Action::Read { client, node, answer_lost } => {
                 let counter = state.counters[usize::from(node)].as_mut()?;
@@ -228,6 +263,17 @@ impl Model for Tokens {
                     state.under_way.extend((0..NODES as u8).map(|node| (node, client, attempt, token)));
                 }
             }
+            Action::Guess { client, token } => {
+                let c = &mut state.clients[usize::from(client)];
+                (c.phase, c.token, c.largest) = (Phase::Proposing, token, token);
+                let attempt = c.attempt;
+                state.under_way.extend((0..NODES as u8).map(|node| (node, client, attempt, token)));
+            }
+            Action::Again(client) => {
+                let c = &mut state.clients[usize::from(client)];
+                (c.phase, c.attempt, c.retries) = (Phase::Reading, c.attempt + 1, c.retries - 1);
+                (c.read, c.accepted, c.token) = (0, 0, 0);
+            }
             Action::Arrive(proposal) => {
                 state.under_way.remove(&proposal);
                 let (node, client, attempt, token) = proposal;
@@ -243,12 +289,12 @@ impl Model for Tokens {
                 state.went_back = c.token <= c.before;
                 c.grants -= 1;
                 let token = c.token;
-                *c = idle(c);
+                *c = self.idle(c);
                 state.repeated = !state.granted.insert(token);
             }
             Action::GiveUp(client) => {
                 let c = &mut state.clients[usize::from(client)];
-                *c = Client { retries: c.retries.saturating_sub(1), ..idle(c) };
+                *c = Client { retries: c.retries.saturating_sub(1), ..self.idle(c) };
             }
             Action::Lose(node) => {
                 state.losses -= 1;
@@ -284,10 +330,15 @@ impl Model for Tokens {
 impl Tokens {
     fn accepts(&self, state: &State, (node, _, _, token): &Proposal) -> bool {
         state.counters[usize::from(*node)].is_some_and(|c| match self.protocol {
-            Protocol::Propose => *token > c,
-            Protocol::ProposeOrEqual => *token >= c,
+            Protocol::Propose | Protocol::Guess | Protocol::GuessOfFewer => *token > c,
+            Protocol::ProposeOrEqual | Protocol::GuessOrEqual => *token >= c,
             Protocol::CountUp | Protocol::CountUpAndWriteBack => true,
         })
+    }
+
+    fn idle(&self, c: &Client) -> Client {
+        let largest = if self.protocol.guesses() { c.largest } else { 0 };
+        Client { phase: Phase::Idle, before: 0, largest, read: 0, accepted: 0, token: 0, old: false, ..c.clone() }
     }
 
     /// One of the states that differ from this one in nothing that matters.
@@ -332,10 +383,6 @@ impl Tokens {
     }
 }
 
-fn idle(c: &Client) -> Client {
-    Client { phase: Phase::Idle, before: 0, largest: 0, read: 0, accepted: 0, token: 0, old: false, ..c.clone() }
-}
-
 /// The first property that does not hold, with what led there.
 fn fault(what: &str, model: Tokens) -> Option<&'static str> {
     let begun = Instant::now();
@@ -367,6 +414,31 @@ fn ours_is_sound() {
     assert_eq!(fault("two clients, two grants each", ours(Loss::Never, 2, 2, 0)), None);
     assert_eq!(fault("a node takes no part after its loss", ours(Loss::TakesNoPart, 2, 1, 1)), None);
     assert_eq!(fault("a node is re-seeded after the delay", ours(Loss::ReseededAfterDelay, 2, 1, 0)), None);
+}
+
+/// No majority is read before a number is proposed, and none need be.
+#[test]
+fn one_round_is_sound() {
+    let ours = |loss, clients, grants, retries| model(Protocol::Guess, loss, clients, grants, retries);
+    assert_eq!(fault("guesses, two clients, one retry each", ours(Loss::Never, 2, 1, 1)), None);
+    assert_eq!(fault("guesses, two clients, two grants each", ours(Loss::Never, 2, 2, 0)), None);
+    assert_eq!(fault("guesses, a node takes no part after its loss", ours(Loss::TakesNoPart, 2, 1, 1)), None);
+    assert_eq!(fault("guesses, a node is re-seeded after the delay", ours(Loss::ReseededAfterDelay, 2, 1, 0)), None);
+}
+
+#[test]
+fn one_round_of_three_clients_is_sound() {
+    assert_eq!(fault("guesses, three clients", model(Protocol::Guess, Loss::Never, 3, 1, 0)), None);
+}
+
+#[test]
+fn one_round_that_accepts_the_same_number_twice_is_not() {
+    assert!(fault("guesses, equal is accepted", model(Protocol::GuessOrEqual, Loss::Never, 2, 1, 0)).is_some());
+}
+
+#[test]
+fn one_round_that_counts_less_than_a_majority_is_not() {
+    assert!(fault("guesses, fewer are enough", model(Protocol::GuessOfFewer, Loss::Never, 2, 1, 0)).is_some());
 }
 
 #[test]

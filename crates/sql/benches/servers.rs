@@ -195,7 +195,8 @@ async fn postgres(server: Postgres, what: &str) {
     // The server bounds each statement of ours, which costs it the setting of a timer.
     let bounds = "SET statement_timeout = 2000; SET lock_timeout = 200";
     sqlx::raw_sql(bounds).execute(&mut connection).await.unwrap();
-    let acquire = fill(include_str!("../src/postgres/sql/acquire.sql"), PG_NOW, '"');
+    let then = concat!("\n", include_str!("../src/postgres/sql/tries.sql"));
+    let acquire = fill(&include_str!("../src/postgres/sql/acquire.sql").replace("{then}", then), PG_NOW, '"');
     let free = fill(include_str!("../src/postgres/sql/free.sql"), PG_NOW, '"');
     compare(what, &client, Raw::Postgres(connection, acquire, free)).await;
 }

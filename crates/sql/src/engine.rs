@@ -128,7 +128,7 @@ impl SqlLock {
     }
 
     /// One statement sent, where nothing is in the way. One that met a holder at the server before `looks` first, so
-    /// that waiters write nothing and do not queue to write.
+    /// that waiters write nothing and do not queue to write, unless the table does both in one.
     pub(crate) async fn attempt(
         &self,
         claim: &Claim,
@@ -136,11 +136,10 @@ impl SqlLock {
         place: Option<&Arc<dyn Place>>,
         mut looks: bool,
     ) -> Result<Attempt> {
-        let mut looked = false;
+        looks &= !(waits && self.table.looks_as_it_acquires());
         for _ in 0..TRIES {
             if std::mem::take(&mut looks) {
-                looked = true;
-                match self.table.look(claim, waits).await? {
+                match self.table.look(claim).await? {
                     Outcome::Held(attempt) => return Ok(attempt),
                     Outcome::Dead { .. } => return Err(abandoned()),
                     Outcome::Open | Outcome::Granted(..) => {}
@@ -150,8 +149,6 @@ impl SqlLock {
                 Outcome::Granted(sent_at, token) => {
                     return Ok(Attempt::Granted(self.granted(claim, place, sent_at, token)));
                 }
-                // Who came in between was not looked at, and would tell nobody here of its release.
-                Outcome::Held(_) if waits && looked => looks = true,
                 Outcome::Held(attempt) => return Ok(attempt),
                 Outcome::Dead { .. } => return Err(abandoned()),
                 Outcome::Open => {}
@@ -176,7 +173,7 @@ impl SqlLock {
 
     /// Whether the claim died of its own request that nobody saw answered, and not by an undo.
     async fn outlived_its_request(&self, claim: &Claim) -> bool {
-        claim.is_unanswered() && matches!(self.table.look(claim, false).await, Ok(Outcome::Dead { voided: false }))
+        claim.is_unanswered() && matches!(self.table.look(claim).await, Ok(Outcome::Dead { voided: false }))
     }
 }
 

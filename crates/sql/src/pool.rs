@@ -26,11 +26,10 @@ pub(crate) trait Opens: Send + Sync + 'static {
 }
 
 /// A statement that can be sent to a connection, again if need be.
-#[async_trait]
 pub(crate) trait Sends<C: Send>: Sync {
     type Answer: Send;
 
-    async fn send(&self, connection: &mut C) -> Result<Self::Answer, Failure>;
+    fn send(&self, connection: &mut C) -> impl Future<Output = Result<Self::Answer, Failure>> + Send;
 }
 
 pub(crate) struct Pool<O: Opens> {
@@ -221,7 +220,6 @@ mod tests {
     /// Breaks the first connection, known not done or not.
     struct Breaks(bool);
 
-    #[async_trait]
     impl Sends<u32> for Breaks {
         type Answer = u32;
 

@@ -34,13 +34,19 @@ pub(crate) trait LockTable: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Takes the lock if it may be taken, and else tells what was in the way. Who `waits`
-    /// in a [place](Self::place) says so in the same statement.
+    /// Takes the lock if it may be taken, and else tells what was in the way. `waits` if whoever asks will wait: where it
+    /// [looks as it acquires](Self::looks_as_it_acquires), the table sees to it that a release is told, and who
+    /// waits in a [place](Self::place) says so in the same statement.
     async fn acquire(&self, claim: &Claim, waits: bool) -> Result<Outcome>;
 
-    /// Tells what is in the way, taking nothing. `waits` if whoever asks will
-    /// wait: then the table sees to it that a release is told.
-    async fn look(&self, claim: &Claim, waits: bool) -> Result<Outcome>;
+    /// Whether one who waits need not look first: the statement that acquires leaves alone what is held, and nobody
+    /// queues to write. Else it is looked first, and acquired what is open.
+    fn looks_as_it_acquires(&self) -> bool {
+        false
+    }
+
+    /// Tells what is in the way, taking nothing.
+    async fn look(&self, claim: &Claim) -> Result<Outcome>;
 
     /// Counts the ttl anew, if the claim holds the lock; at once, or with other renewals.
     async fn renew(&self, claim: &Claim, server_ttl: Duration, at_once: bool) -> Result<bool>;
@@ -65,9 +71,6 @@ pub(crate) trait LockTable: fmt::Debug + Send + Sync + 'static {
 /// A place among those who wait for a lock that a release hands on.
 #[async_trait]
 pub(crate) trait Place: Send + Sync {
-    /// Whether those who release can be told of it now.
-    fn can_be_told(&self) -> bool;
-
     /// Whether the statement just answered has told them, and a release will be heard.
     fn is_told(&self) -> bool;
 

@@ -78,9 +78,10 @@ impl Tries for Waiter<'_> {
         if let Some(met) = taken(&self.met) {
             return Ok(met);
         }
-        // Whoever tells of itself does so by the statement that asks.
-        let looks = self.was_turned_away.load(Ordering::Relaxed) && !place.is_some_and(|place| place.can_be_told());
-        let outcome = self.engine.attempt(claim, true, place, looks).await;
+        // Whoever tells of itself does so by the statement that asks. Without a place the first asks for nothing to be
+        // told, since it is asked again once there is somebody who listens.
+        let again = self.was_turned_away.load(Ordering::Relaxed);
+        let outcome = self.engine.attempt(claim, again || place.is_some(), place, again).await;
         if let Ok(Attempt::Contended { retry_after, holder, .. }) = &outcome {
             self.was_turned_away.store(true, Ordering::Relaxed);
             let heard_all = self.ear.lock().unwrap_or_else(PoisonError::into_inner).is_some();

@@ -7,20 +7,26 @@ use std::fmt::Write;
 
 const CASES: [&str; 5] = ["one task", "64 tasks", "8 tasks, one name", "8 processes, one name", "try on a held lock"];
 
+/// Where the smallest share of a lock is less, as a part of the largest, most grants go to whoever has just released it.
+const HANDS_OVER: f64 = 0.5;
+
 pub(super) fn text(bench: &Bench) -> Result<String> {
     let ours = bench.row("one task", "redis", "ours").ok_or("Redis was not measured")?;
     let mut text = wrapped(&format!(
         "Measured on {}, by `{}`: {} rounds, in which contenders take turns; client and server are pinned to one processor. \
          *Floor* is the fewest commands that do the same, with a token, sent raw one by one through the same client library. A \
          number is our rate as a multiple of the floor's, the median of the rounds; *noise* is the floor against itself. With 64 \
-         tasks, what is ready together travels together. For one name the floor is one task that meets nobody.",
+         tasks, what is ready together travels together. For one name the floor is one task that meets nobody; \\* marks where \
+         most grants go to whoever has just released, before those who wait have heard of it.",
         bench.run.told(),
         bench.run.command,
         ours.rounds
     ));
     text.push_str("\n\n");
     ratios(bench, &mut text)?;
-    budgets(&bench.budgets, &mut text)?;
+    let told = |budget: &&Budget| !budget.what.contains("to another process") || hands_over(bench, &budget.engine);
+    let told: Vec<_> = bench.budgets.iter().filter(told).collect();
+    budgets(&told, &mut text)?;
     peers(bench, &mut text)?;
     Ok(text)
 }
@@ -41,12 +47,27 @@ fn ratios(bench: &Bench, text: &mut String) -> Result<()> {
     let columns: Vec<_> = CASES.into_iter().chain(["noise"]).collect();
     head("engine", &columns, text)?;
     for engine in ENGINES {
-        let ratio = |case, who| number(bench.row(case, engine, who).and_then(|row| row.ratio_to_floor));
+        let ratio = |case, who| {
+            let row = bench.row(case, engine, who);
+            let mark = if who == "ours" && row.is_some_and(|row| hogs(case, row)) { "\\*" } else { "" };
+            number(row.and_then(|row| row.ratio_to_floor)) + mark
+        };
         let cells = CASES.into_iter().map(|case| ratio(case, "ours")).chain([ratio("one task", "floor again")]);
         let nodes = if engine == "redlock" { ", three nodes" } else { "" };
         writeln!(text, "| {}{nodes} | {} |", title(engine), cells.collect::<Vec<_>>().join(" | "))?;
     }
     Ok(())
+}
+
+/// Who takes the lock again at once, before the others ask, hands nothing over.
+fn hogs(case: &str, row: &Row) -> bool {
+    case.contains("one name") && row.evenness.is_some_and(|evenness| evenness < HANDS_OVER)
+}
+
+/// Whether a grant between processes is mostly a handover, so that its commands are those of one.
+fn hands_over(bench: &Bench, engine: &str) -> bool {
+    let case = "8 processes, one name";
+    !bench.row(case, engine, "ours").is_some_and(|row| hogs(case, row))
 }
 
 fn number(value: Option<f64>) -> String {
@@ -58,7 +79,7 @@ fn number(value: Option<f64>) -> String {
 }
 
 /// A line for each budget; where engines have limits of their own, each beside its value.
-fn budgets(budgets: &[Budget], text: &mut String) -> Result<()> {
+fn budgets(budgets: &[&Budget], text: &mut String) -> Result<()> {
     let met = budgets.iter().filter(|budget| budget.met).count();
     let other = if met == budgets.len() { "." } else { "; what is over its limit stands in bold." };
     write!(text, "\nOf {} budgets {met} are met{other}\n\n", budgets.len())?;
@@ -72,12 +93,14 @@ fn budgets(budgets: &[Budget], text: &mut String) -> Result<()> {
         }
     }
     for what in whats {
-        let of_it: Vec<_> = budgets.iter().filter(|budget| budget.what == what).collect();
+        let of_it: Vec<_> = budgets.iter().copied().filter(|budget| budget.what == what).collect();
         let limit =
             |budget: &Budget| format!("{} {}", if budget.is_least { "≥" } else { "≤" }, number(Some(budget.limit)));
         let mut limits: Vec<_> = of_it.iter().map(|budget| limit(budget)).collect();
         limits.dedup();
         let common = if let [only] = limits.as_slice() { only.as_str() } else { "of each" };
+        // The name of a method is code.
+        let what = what.replace("lost()", "`lost()`").replace("is_held()", "`is_held()`");
         write!(text, "| {what} | {common} |")?;
         for engine in &engines {
             let Some(budget) = of_it.iter().find(|budget| budget.engine == *engine) else {
@@ -95,20 +118,19 @@ fn budgets(budgets: &[Budget], text: &mut String) -> Result<()> {
 
 fn peers(bench: &Bench, text: &mut String) -> Result<()> {
     let beside = "Beside what one would take instead, on the same server, by our rate as a multiple of *its*: below 1 it is \
-        ahead, and the last column says what that saves. \\* marks where one of its tasks has the lock all the time.";
+        ahead, and the last column says what that saves. \\* is as above, at the peer.";
     write!(text, "\n{}\n\n", wrapped(beside))?;
-    writeln!(text, "| engine | beside | {} | it does without |", CASES.join(" | "))?;
-    writeln!(text, "|---|---|{}---|", "--:|".repeat(CASES.len()))?;
+    let columns: Vec<_> = CASES.into_iter().chain(["cold start"]).collect();
+    writeln!(text, "| engine | beside | {} | it does without |", columns.join(" | "))?;
+    writeln!(text, "|---|---|{}---|", "--:|".repeat(columns.len()))?;
     for engine in ENGINES {
         for peer in bench.peers.iter().filter(|peer| peer.engine == engine) {
             let cell = |case| {
                 let theirs = bench.row(case, engine, &peer.who)?;
                 let ratio = ratio(bench.row(case, engine, "ours")?, theirs)?;
-                // Who takes the lock again at once, before the others ask, hands nothing over.
-                let hogs = case.contains("one name") && theirs.evenness.is_some_and(|evenness| evenness < 0.1);
-                Some(format!("{ratio:.2}{}", if hogs { "\\*" } else { "" }))
+                Some(format!("{ratio:.2}{}", if hogs(case, theirs) { "\\*" } else { "" }))
             };
-            let cells: Vec<_> = CASES.into_iter().map(|case| cell(case).unwrap_or_else(|| "–".to_owned())).collect();
+            let cells: Vec<_> = columns.iter().map(|case| cell(case).unwrap_or_else(|| "–".to_owned())).collect();
             writeln!(text, "| {} | `{}` | {} | {} |", title(engine), peer.who, cells.join(" | "), peer.lacks)?;
         }
     }
@@ -152,7 +174,7 @@ mod tests {
             "| Redis | 0.91 | – | – | – | – | 1.01 |\n",
             "Of 2 budgets 1 are met; what is over its limit stands in bold.",
             "| w | ≤ 1.15 | – | – | – | **1.20** | – | 1.10 | – | – |\n",
-            "| Redis | `theirs` | 0.46 | – | – | – | – | no token |\n",
+            "| Redis | `theirs` | 0.46 | – | – | – | – | – | no token |\n",
         ] {
             assert!(said.contains(part), "{part}: {said}");
         }

@@ -40,7 +40,8 @@ async fn measure(bench: &mut Bench) -> Result<()> {
     let held = holder.acquire("idle").await?;
     let mut waiters = JoinSet::new();
     for _ in 0..WAITERS {
-        let lock = waiting.named("idle");
+        // As long as it takes: those that give up in that time, and leave, would be counted.
+        let lock = waiting.named("idle").wait_forever();
         waiters.spawn(async move { lock.acquire().await.map(drop) });
     }
     settle(bench).await?;

@@ -7,6 +7,7 @@ mod crash;
 mod handover;
 mod held;
 mod idle;
+mod late;
 mod pairs;
 mod processes;
 mod scaling;
@@ -22,6 +23,7 @@ pub(crate) mod names {
     pub(crate) use super::handover::CASE as HANDOVER;
     pub(crate) use super::held::{CPU, MEMORY};
     pub(crate) use super::idle::CASE as IDLE;
+    pub(crate) use super::late::{ASKED, CASE as LATE};
     pub(crate) use super::pairs::{MANY_TASKS, ONE_TASK};
     pub(crate) use super::processes::CASE as PROCESSES;
     pub(crate) use super::scaling::{HELD, STORED};
@@ -43,6 +45,9 @@ pub(crate) async fn all(bench: &mut Bench, wanted: &[String]) {
     }
     if chosen(names::PROCESSES) && bench.engine.is_shared() && (bench.plan.pinned || !bench.plan.quick) {
         processes::handover(bench).await;
+    }
+    if chosen(names::LATE) {
+        late::losses(bench).await;
     }
     if !bench.plan.pinned {
         return;

@@ -13,6 +13,9 @@ pub(crate) use table::line;
 
 use crate::row::Row;
 
+/// Where the smallest share of a lock is less, as a part of the largest, most grants go to whoever has just released it.
+const HANDS_OVER: f64 = 0.5;
+
 /// All tables, in Markdown: the ratios, the budgets, the peers, and every row.
 pub(crate) fn markdown(rows: &[Row]) -> String {
     let parts = [

@@ -1,6 +1,6 @@
 //! Ours beside each peer, and what a peer does without.
 
-use super::{engines, find};
+use super::{HANDS_OVER, engines, find};
 use crate::cases::names;
 use crate::contender::lacks;
 use crate::row::Row;
@@ -49,8 +49,8 @@ fn ratio(ours: &Row, peer: &Row) -> Option<f64> {
 fn said(ratio: f64, peer: &Row) -> String {
     let place = if ratio >= 1.0 { "ahead" } else { "**behind**" };
     // Who takes the lock again at once, before the others ask, hands nothing over.
-    let hogs = peer.case.contains("one name") && peer.evenness.is_some_and(|evenness| evenness < 0.1);
-    format!("{place}{}", if hogs { ", but one of its tasks has it all the time" } else { "" })
+    let hogs = peer.case.contains("one name") && peer.evenness.is_some_and(|evenness| evenness < HANDS_OVER);
+    format!("{place}{}", if hogs { ", but whoever has released mostly has it again" } else { "" })
 }
 
 #[cfg(test)]

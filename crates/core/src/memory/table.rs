@@ -1,6 +1,7 @@
 //! The locks themselves: who holds, who waits, decided by the server's clock.
 
 use super::voids::Voids;
+use crate::claim::Nobody;
 use crate::{Claim, ClaimId, FencingToken, HolderInfo, LockName, Moment, Waiter};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub(super) struct Table {
     locks: BTreeMap<LockName, Entry>,
     voids: Voids,
     last_token: u64,
+    /// Whose the claims are that are kept here.
+    nobody: Nobody,
     /// The network has been told to duplicate: a copy of anything may be on its way.
     copies: bool,
 }
@@ -74,23 +77,19 @@ impl Table {
                 match entry.queue.iter_mut().find(|waiting| waiting.claim.id() == claim.id()) {
                     Some(waiting) => waiting.heard = now,
                     None => {
-                        let (claim, wake) = (claim.detached(), Arc::clone(wake));
+                        let (claim, wake) = (claim.detached(&self.nobody), Arc::clone(wake));
                         entry.queue.push_back(Waiting { claim, since: now, heard: now, wake });
                     }
                 }
             }
             return Answer::Contended { expires_in: free_at.since(now), holder };
         }
-        Answer::Granted(self.grant(&claim.detached(), now))
+        Answer::Granted(entry.grant(claim.detached(&self.nobody), &mut self.last_token, now))
     }
 
-    fn grant(&mut self, claim: &Claim, now: Moment) -> FencingToken {
-        self.last_token += 1 + u64::from(claim.reserve());
-        let token = FencingToken::new(self.last_token);
-        let held = Held { claim: claim.clone(), token, since: now, expires: now.plus(claim.server_ttl()) };
+    fn grant(&mut self, claim: Claim, now: Moment) -> FencingToken {
         let entry = self.locks.entry(claim.name().clone()).or_default();
-        (entry.held, entry.closed_until) = (Some(held), None);
-        token
+        entry.grant(claim, &mut self.last_token, now)
     }
 
     /// Frees what has expired, and hands what is free to the first in the queue.
@@ -110,7 +109,7 @@ impl Table {
         while let Some(next) = entry.queue.pop_front() {
             if now.since(next.heard) < WAITER_LEASE {
                 next.wake.notify_one();
-                self.grant(&next.claim, now);
+                self.grant(next.claim, now);
                 return;
             }
         }
@@ -187,7 +186,7 @@ impl Table {
         if let Some(held) = self.locks.get_mut(thief.name()).and_then(|entry| entry.held.take()) {
             self.voids.bury(held.claim.id(), held.claim.server_ttl(), now);
         }
-        self.grant(thief, now)
+        self.grant(thief.clone(), now)
     }
 
     pub(super) fn inspect(&mut self, name: &LockName, now: Moment) -> Option<HolderInfo> {
@@ -228,6 +227,16 @@ impl Table {
 }
 
 impl Entry {
+    /// Makes `claim` the holder, with the tokens that come next.
+    fn grant(&mut self, claim: Claim, last_token: &mut u64, now: Moment) -> FencingToken {
+        *last_token += 1 + u64::from(claim.reserve());
+        let token = FencingToken::new(*last_token);
+        let expires = now.plus(claim.server_ttl());
+        self.held = Some(Held { claim, token, since: now, expires });
+        self.closed_until = None;
+        token
+    }
+
     /// When others may have it at the earliest, and who has it until then.
     fn taken(&self) -> Option<(Moment, Option<Arc<str>>)> {
         match &self.held {

@@ -1,7 +1,8 @@
 //! Ids that are dead: no late or duplicated request may take the lock with one.
 
+use crate::by_id::Ids;
 use crate::{ClaimId, Moment};
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// How many ids that ended in order are remembered, against duplicates.
@@ -11,9 +12,9 @@ const LEAST: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(super) struct Voids {
-    buried: HashSet<ClaimId>,
+    buried: Ids,
     until: BTreeSet<(Moment, ClaimId)>,
-    retired: HashSet<ClaimId>,
+    retired: Ids,
     order: VecDeque<ClaimId>,
 }
 

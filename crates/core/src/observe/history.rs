@@ -11,7 +11,9 @@ const PREFIXES: usize = 128;
 
 #[derive(Debug, Default)]
 pub(super) struct Histories {
-    prefixes: BTreeMap<Box<str>, History>,
+    /// Where the history of each prefix stands.
+    prefixes: BTreeMap<Box<str>, usize>,
+    histories: Vec<History>,
     others: History,
 }
 
@@ -31,13 +33,16 @@ impl History {
 impl Histories {
     fn at(&mut self, name: &LockName) -> &mut History {
         let prefix = prefix_of(name.as_str());
-        if !self.prefixes.contains_key(prefix) {
-            if self.prefixes.len() >= PREFIXES {
-                return &mut self.others;
+        let at = match self.prefixes.get(prefix) {
+            Some(at) => *at,
+            None if self.histories.len() >= PREFIXES => return &mut self.others,
+            None => {
+                self.histories.push(History::default());
+                self.prefixes.insert(prefix.into(), self.histories.len() - 1);
+                self.histories.len() - 1
             }
-            self.prefixes.insert(prefix.into(), History::default());
-        }
-        self.prefixes.get_mut(prefix).unwrap_or(&mut self.others)
+        };
+        self.histories.get_mut(at).unwrap_or(&mut self.others)
     }
 
     pub(super) fn granted(&mut self, name: &LockName, ttl: Duration) {
@@ -51,9 +56,9 @@ impl Histories {
     /// All whose prefix begins so; everything for the empty one.
     pub(super) fn of(&self, prefix: &str) -> Advice {
         let mut whole = if prefix.is_empty() { self.others.clone() } else { History::default() };
-        let within = || self.prefixes.iter().filter(|(found, _)| found.starts_with(prefix));
+        let within = || self.prefixes.iter().filter(|(found, _)| found.starts_with(prefix)).map(|(_, at)| at);
         let own = self.prefixes.get(prefix_of(prefix)).filter(|_| within().next().is_none());
-        for history in within().map(|(_, history)| history).chain(own) {
+        for history in within().chain(own).filter_map(|at| self.histories.get(*at)) {
             whole.holds.merge(&history.holds);
             if let Some(ttls) = history.ttls {
                 whole.add_ttls(ttls);

@@ -45,16 +45,35 @@ pub(crate) struct Told<'h> {
 
 impl<'h> Told<'h> {
     pub(crate) fn now(claim: &'h Claim, token: FencingToken, since: Moment) -> Self {
-        let at_once = Self::at_once(claim, token);
-        Self { held: claim.now().since(since), ..at_once }
+        let at_us = of_day();
+        Self { claim, token, held: claim.now().since(since), at_us }
     }
+}
 
-    /// A hold that begins.
-    pub(crate) fn at_once(claim: &'h Claim, token: FencingToken) -> Self {
-        let of_day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let at_us = u64::try_from(of_day.as_micros()).unwrap_or(u64::MAX);
-        Self { claim, token, held: Duration::ZERO, at_us }
+/// A hold that is given back, for those who tell of it.
+///
+/// Most releases are told to nobody: the time of day and what the release took are read where
+/// the event is made, in this order and for the same reason as there.
+#[derive(Clone, Copy)]
+pub(crate) struct GivenBack<'h> {
+    pub(crate) claim: &'h Claim,
+    pub(crate) token: FencingToken,
+    /// How long it was held: until its release began.
+    pub(crate) held: Duration,
+    /// When that was.
+    pub(crate) began: Moment,
+}
+
+impl GivenBack<'_> {
+    fn took(&self) -> Duration {
+        self.claim.now().since(self.began)
     }
+}
+
+/// The time of day, in microseconds since 1970.
+fn of_day() -> u64 {
+    let of_day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(of_day.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl Observer {
@@ -93,10 +112,10 @@ impl Observer {
         measures::held(&self.engine)
     }
 
-    pub(crate) fn granted(&self, told: Told<'_>, ttl: Duration, waited: Duration, now: Moment) {
-        let (claim, token) = (told.claim, told.token);
+    /// The lock is the caller's since `now`, when it had waited for so long.
+    pub(crate) fn granted(&self, (claim, token): (&Claim, FencingToken), ttl: Duration, waited: Duration, now: Moment) {
         tracing::debug!(target: "fencelock", event = "granted", engine = %self.engine, name = %claim.name(),
-            claim = %claim.id(), token = token.get(), at_us = told.at_us, holder = %claim.holder(), note = claim.note().map(|note| &**note),
+            claim = %claim.id(), token = token.get(), at_us = of_day(), holder = %claim.holder(), note = claim.note().map(|note| &**note),
             ttl_ms = millis(ttl), waited_us = micros(waited), "granted");
         measures::granted(&self.engine, waited);
         lock(&self.histories).granted(claim.name(), ttl);
@@ -133,21 +152,21 @@ impl Observer {
         lock(&self.histories).ended(claim.name(), held);
     }
 
-    /// The release that began `took` ago was answered.
-    pub(crate) fn released(&self, told: Told<'_>, took: Duration) {
-        let (claim, held) = (told.claim, told.held.saturating_sub(took));
+    /// The release was answered.
+    pub(crate) fn released(&self, back: GivenBack<'_>) {
+        let (claim, held) = (back.claim, back.held);
         tracing::debug!(target: "fencelock", parent: span(claim), event = "released", engine = %self.engine,
-            name = %claim.name(), claim = %claim.id(), token = told.token.get(), at_us = told.at_us, holder = %claim.holder(),
-            held_us = micros(held), took_us = micros(took), outcome = "released", "released");
+            name = %claim.name(), claim = %claim.id(), token = back.token.get(), at_us = of_day(), holder = %claim.holder(),
+            held_us = micros(held), took_us = micros(back.took()), outcome = "released", "released");
         self.given_back(claim, held);
     }
 
-    /// Nobody knows whether the release that began `took` ago arrived.
-    pub(crate) fn release_unknown(&self, told: Told<'_>, took: Duration) {
-        let (claim, held) = (told.claim, told.held.saturating_sub(took));
+    /// Nobody knows whether the release arrived.
+    pub(crate) fn release_unknown(&self, back: GivenBack<'_>) {
+        let (claim, held) = (back.claim, back.held);
         tracing::warn!(target: "fencelock", parent: span(claim), event = "released", engine = %self.engine,
-            name = %claim.name(), claim = %claim.id(), token = told.token.get(), at_us = told.at_us, holder = %claim.holder(),
-            held_us = micros(held), took_us = micros(took), outcome = "unknown", "released, and not answered");
+            name = %claim.name(), claim = %claim.id(), token = back.token.get(), at_us = of_day(), holder = %claim.holder(),
+            held_us = micros(held), took_us = micros(back.took()), outcome = "unknown", "released, and not answered");
         self.given_back(claim, held);
     }
 

@@ -31,7 +31,7 @@ pub(crate) async fn seated(scope: Arc<Scope>, wish: Wish, asked: Asked) -> Resul
     loop {
         let is_there = seat.is_held(&asked)? || {
             let work = wait(Arc::clone(&shared), Arc::clone(&seat.entry), wish.clone(), asked.clone());
-            Driven::new(&shared.home, &shared.context.ledger, manner, work).await?
+            Driven::new(&shared, manner, work).await?
         };
         shared.check_ready()?;
         if !is_there {

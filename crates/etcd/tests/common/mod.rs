@@ -30,7 +30,7 @@ pub(crate) async fn client(etcd: &Etcd) -> LockClient {
 pub(crate) async fn connect(config: EtcdConfig) -> LockClient {
     let mut options = AcquireOptions::default();
     (options.ttl, options.wait) = (TTL, Wait::AtMost(LONG));
-    let engine = EtcdLock::connect(config).await.unwrap();
+    let engine = fencelock_lab::connected(|| EtcdLock::connect(config.clone())).await.unwrap();
     LockClient::builder(engine).defaults(options).build().unwrap()
 }
 

@@ -3,7 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing, reason = "each test uses its part of it")]
 
 use fencelock_core::{ClientBuilder, EngineUrl, LockClient, LockGuard, Result};
-use fencelock_lab::Redis;
+use fencelock_lab::{Redis, connected};
 use fencelock_redis::{RedisConfig, RedisLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) async fn builder(url: &str) -> Result<ClientBuilder> {
 }
 
 pub(crate) async fn client(url: &str) -> LockClient {
-    builder(url).await.unwrap().build().unwrap()
+    connected(|| builder(url)).await.unwrap().build().unwrap()
 }
 
 pub(crate) fn url(redis: &Redis) -> String {

@@ -4,8 +4,10 @@
 -- counter is not smaller (equal is a refusal: that token may be another's), or {-2} where there is none.
 local counter = redis.call('get', KEYS[1])
 if not counter then return {-2} end
-local holds = redis.pcall('hget', KEYS[2], 'id') == ARGV[2] and 1 or 0
+local held = redis.pcall('hmget', KEYS[2], 'id', 'token')
+local holds = held[1] == ARGV[2] and 1 or 0
 if tonumber(counter) >= tonumber(ARGV[1]) then return {0, counter, holds} end
 redis.call('set', KEYS[1], ARGV[1])
-if holds == 1 then redis.call('hset', KEYS[2], 'token', ARGV[1]) end
+-- A late copy must not bring an older token back.
+if holds == 1 and tonumber(held[2] or 0) < tonumber(ARGV[1]) then redis.call('hset', KEYS[2], 'token', ARGV[1]) end
 return {1, counter, holds}

@@ -1,6 +1,6 @@
 -- Counts the ttl anew, of each of several holds; never creates, never takes back, never shortens.
 -- KEYS: locks.  ARGV: for each its id, token, ttl in ms.
--- Answers for each 1 if it is still held so, 2 if the claim holds here and no token is noted, else 0.
+-- Answers for each 1 if it is still held so, 2 if the claim holds here and its token is not noted, else 0.
 local answers = {}
 for i, key in ipairs(KEYS) do
     local held = redis.pcall('hmget', key, 'id', 'token')
@@ -8,7 +8,8 @@ for i, key in ipairs(KEYS) do
     -- The token too: a late copy of the acquire may have taken the lock anew after another had it.
     if held[1] ~= id then
         answers[i] = 0
-    elseif not held[2] then
+    -- None, or a smaller one: a number that the claim's own acquire brought along, and that was not its token.
+    elseif not held[2] or tonumber(held[2]) < tonumber(token) then
         answers[i] = 2
     elseif held[2] ~= token then
         answers[i] = 0

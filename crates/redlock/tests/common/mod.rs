@@ -76,3 +76,10 @@ pub(crate) fn scripts(redis: &Redis) -> u64 {
     let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
     line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
 }
+
+/// Names whose locks share a counter.
+pub(crate) fn names_of_one_shard(count: usize) -> Vec<String> {
+    let shard = |name: &str| xxhash_rust::xxh3::xxh3_64(name.as_bytes()) % 65_536;
+    let wanted = shard("name 0");
+    (0..).map(|number| format!("name {number}")).filter(|name| shard(name) == wanted).take(count).collect()
+}

@@ -3,10 +3,9 @@
 use super::failure::failure;
 use crate::failure::Failure;
 use crate::pool::Sends;
-use async_trait::async_trait;
 use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlQueryResult, MySqlRow};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, MySql, SqlSafeStr as _};
+use sqlx::{Arguments as _, AssertSqlSafe, MySql, SqlSafeStr as _};
 use std::sync::Arc;
 
 /// One value of a statement.
@@ -56,31 +55,46 @@ pub(crate) struct Ready<'s, 'v> {
 /// The same for its rows.
 pub(crate) struct Asks<'s, 'v>(pub(crate) Ready<'s, 'v>);
 
-impl<'v> Ready<'_, 'v> {
-    fn query(&self) -> Query<'v, MySql, MySqlArguments> {
-        let mut query = sqlx::query::<MySql>(AssertSqlSafe(Arc::clone(&self.statement.sql)).into_sql_str());
-        for n in self.statement.order.iter() {
-            query = match self.values.get(*n) {
-                Some(Value::Bytes(value)) => query.bind(*value),
-                Some(Value::Text(value)) => query.bind(*value),
-                Some(Value::Number(value)) => query.bind(*value),
-                None => query.bind(None::<i64>),
-            };
+impl Value<'_> {
+    /// How many bytes it takes on its way, or about so many.
+    fn size(&self) -> usize {
+        match self {
+            Self::Bytes(value) => value.len() + 3,
+            Self::Text(value) => value.map_or(0, str::len) + 3,
+            Self::Number(_) => 8,
         }
-        query
+    }
+}
+
+impl Ready<'_, '_> {
+    /// With its values in one piece: a query that is given them one by one moves with each, and they grow with each.
+    fn query(&self) -> sqlx::Result<Query<'static, MySql, MySqlArguments>> {
+        let mut arguments = MySqlArguments::default();
+        let order = &self.statement.order;
+        let of = |n: &usize| self.values.get(*n);
+        arguments.reserve(order.len(), order.iter().filter_map(of).map(Value::size).sum());
+        for n in order.iter() {
+            match of(n) {
+                Some(Value::Bytes(value)) => arguments.add(*value),
+                Some(Value::Text(value)) => arguments.add(*value),
+                Some(Value::Number(value)) => arguments.add(*value),
+                None => arguments.add(None::<i64>),
+            }
+            .map_err(sqlx::Error::Encode)?;
+        }
+        Ok(sqlx::query_with(AssertSqlSafe(Arc::clone(&self.statement.sql)).into_sql_str(), arguments))
     }
 
     pub(crate) async fn run(&self, connection: &mut MySqlConnection) -> sqlx::Result<MySqlQueryResult> {
-        self.query().execute(connection).await
+        self.query()?.execute(connection).await
     }
 
     /// All rows are asked for: of a single one the end would not be waited for.
     pub(crate) async fn rows(&self, connection: &mut MySqlConnection) -> sqlx::Result<Vec<MySqlRow>> {
-        self.query().fetch_all(connection).await
+        self.query()?.fetch_all(connection).await
     }
 }
 
-#[async_trait]
 impl Sends<MySqlConnection> for Ready<'_, '_> {
     type Answer = MySqlQueryResult;
 
@@ -89,7 +103,6 @@ impl Sends<MySqlConnection> for Ready<'_, '_> {
     }
 }
 
-#[async_trait]
 impl Sends<MySqlConnection> for Asks<'_, '_> {
     type Answer = Vec<MySqlRow>;
 

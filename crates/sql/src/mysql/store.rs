@@ -171,7 +171,7 @@ impl LockTable for Store {
         None
     }
 
-    async fn acquire(&self, claim: &Claim, _: bool) -> Result<Outcome> {
+    async fn acquire(&self, claim: &Claim, _waits: bool) -> Result<Outcome> {
         let id = claim.id().to_bytes();
         let mut values = vec![
             Value::Bytes(claim.name().as_str().as_bytes()),
@@ -199,10 +199,10 @@ impl LockTable for Store {
                 Err(failure) => return Err(failure.at("mysql", "acquire").into()),
             }
         }
-        self.look(claim, false).await
+        self.look(claim).await
     }
 
-    async fn look(&self, claim: &Claim, _waits: bool) -> Result<Outcome> {
+    async fn look(&self, claim: &Claim) -> Result<Outcome> {
         let id = claim.id().to_bytes();
         let values = vec![Value::Bytes(claim.name().as_str().as_bytes()), Value::Bytes(&id)];
         let rows = self.rows("look", &self.statements.look, values).await?;

@@ -142,10 +142,6 @@ impl Shared {
 
 #[async_trait]
 impl Place for Waits {
-    fn can_be_told(&self) -> bool {
-        self.ears.upgrade().is_some_and(|ears| ears.listener().is_some())
-    }
-
     fn is_told(&self) -> bool {
         self.shared.state().heard
     }

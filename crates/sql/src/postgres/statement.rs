@@ -3,9 +3,9 @@
 use super::failure::failure;
 use crate::failure::Failure;
 use crate::pool::Sends;
-use async_trait::async_trait;
-use sqlx::postgres::{PgConnection, PgRow};
-use sqlx::{AssertSqlSafe, Postgres, SqlStr};
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgArguments, PgConnection, PgRow};
+use sqlx::{Arguments as _, AssertSqlSafe, Postgres, SqlStr};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -18,6 +18,21 @@ pub(crate) enum Value<'v> {
     Flag(bool),
     ManyBytes(Vec<Vec<u8>>),
     ManyNumbers(Vec<i64>),
+}
+
+impl Value<'_> {
+    /// How many bytes it takes on its way, or about so many.
+    fn size(&self) -> usize {
+        let bytes = match self {
+            Self::Bytes(value) => value.len(),
+            Self::Text(value) => value.map_or(0, str::len),
+            Self::Number(_) => 8,
+            Self::Flag(_) => 1,
+            Self::ManyBytes(values) => values.iter().map(|value| 4 + value.len()).sum::<usize>() + 20,
+            Self::ManyNumbers(values) => values.len() * 12 + 20,
+        };
+        4 + bytes
+    }
 }
 
 /// The text of a statement on the tables of one client.
@@ -107,22 +122,28 @@ impl Ready<'_, '_> {
         if let Some(sql) = plain {
             return connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(sql))).await;
         }
-        let mut query = sqlx::query::<Postgres>(self.statement.sql());
+        let arguments = self.arguments().map_err(sqlx::Error::Encode)?;
+        sqlx::query_with::<Postgres, _>(self.statement.sql(), arguments).fetch_all(connection).await
+    }
+
+    /// In one piece: a query that is given them one by one moves with each, and they grow with each.
+    fn arguments(&self) -> Result<PgArguments, BoxDynError> {
+        let mut arguments = PgArguments::default();
+        arguments.reserve(self.values.len(), self.values.iter().map(Value::size).sum());
         for value in &self.values {
-            query = match value {
-                Value::Bytes(value) => query.bind(*value),
-                Value::Text(value) => query.bind(*value),
-                Value::Number(value) => query.bind(*value),
-                Value::Flag(value) => query.bind(*value),
-                Value::ManyBytes(values) => query.bind(values.as_slice()),
-                Value::ManyNumbers(values) => query.bind(values.as_slice()),
-            };
+            match value {
+                Value::Bytes(value) => arguments.add(*value),
+                Value::Text(value) => arguments.add(*value),
+                Value::Number(value) => arguments.add(*value),
+                Value::Flag(value) => arguments.add(*value),
+                Value::ManyBytes(values) => arguments.add(values.as_slice()),
+                Value::ManyNumbers(values) => arguments.add(values.as_slice()),
+            }?;
         }
-        query.fetch_all(connection).await
+        Ok(arguments)
     }
 }
 
-#[async_trait]
 impl Sends<PgConnection> for Ready<'_, '_> {
     type Answer = Vec<PgRow>;
 

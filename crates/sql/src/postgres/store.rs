@@ -62,12 +62,9 @@ struct Telling {
 }
 
 pub(super) struct Statements {
-    acquire: Statement,
+    acquire: Acquires,
     /// The same where tokens are reserved: `$10` besides the holder's, and the row has the last of them.
-    reserve: Statement,
-    /// The same two for who will wait.
-    acquire_or_wait: Statement,
-    reserve_or_wait: Statement,
+    reserve: Acquires,
     look: Statement,
     pub(super) free: Statement,
     pub(super) hand: Statement,
@@ -83,6 +80,13 @@ pub(super) struct Statements {
     lock: Statement,
 }
 
+/// An acquire that waits for nobody, one that will wait, and one that tells others that it does.
+struct Acquires {
+    tries: Statement,
+    waits: Statement,
+    tells: Statement,
+}
+
 impl Store {
     pub(crate) async fn open(config: PostgresConfig) -> Result<Arc<Self>> {
         let (opening, first, second) = Opening::first(config).await?;
@@ -92,11 +96,21 @@ impl Store {
         let renewals = Renewals::new(Renewer::new(Pool::new(Arc::clone(&opening), 1, Some(second), limit)));
         let commands = Pool::new(Arc::clone(&opening), server.connections, Some(first), limit);
         let sql = |text: &str| opening.schema.statement(text);
+        let acquires = |reserve: &str, next: usize| {
+            let acquire = include_str!("sql/acquire.sql").replace("{reserve}", reserve);
+            let then = |rest: &str| sql(&acquire.replace("{then}", rest));
+            let waits = include_str!("sql/waits.sql");
+            let tells = include_str!("sql/tells.sql").replace("{channel}", &format!("${next}"));
+            let tells = tells.replace("{telling}", &format!("${}", next + 1));
+            Acquires {
+                tries: then(&format!("\n{}", include_str!("sql/tries.sql"))),
+                waits: then(&waits.replace("{told}", "")),
+                tells: then(&waits.replace("{told}", tells.trim_end())),
+            }
+        };
         let statements = Statements {
-            acquire: sql(&taking("", include_str!("sql/tries.sql"))),
-            reserve: sql(&taking(" + $10", include_str!("sql/tries.sql"))),
-            acquire_or_wait: sql(&taking("", &waiting("$10", "$11"))),
-            reserve_or_wait: sql(&taking(" + $10", &waiting("$11", "$12"))),
+            acquire: acquires("", 10),
+            reserve: acquires(" + $10", 11),
             look: sql(include_str!("sql/look.sql")),
             free: sql(include_str!("sql/free.sql")),
             hand: sql(include_str!("sql/hand.sql")),
@@ -218,6 +232,10 @@ impl LockTable for Store {
         Some(Arc::new(place))
     }
 
+    fn looks_as_it_acquires(&self) -> bool {
+        true
+    }
+
     async fn acquire(&self, claim: &Claim, waits: bool) -> Result<Outcome> {
         let id = claim.id().to_bytes();
         let telling = if waits { self.telling(claim) } else { None };
@@ -232,17 +250,18 @@ impl LockTable for Store {
             Value::Text(Some(&self.wait)),
             Value::Number(in_micros(claim.lock_delay())),
         ];
+        let mut acquires = &self.statements.acquire;
         if claim.reserve() > 0 {
             values.push(Value::Number(claim.reserve().into()));
+            acquires = &self.statements.reserve;
         }
         if let Some(telling) = &telling {
             values.extend([Value::Text(self.opening.secret.as_deref()), Value::Text(Some(&telling.payload))]);
         }
-        let statement = match (claim.reserve() > 0, telling.is_some()) {
-            (false, false) => &self.statements.acquire,
-            (true, false) => &self.statements.reserve,
-            (false, true) => &self.statements.acquire_or_wait,
-            (true, true) => &self.statements.reserve_or_wait,
+        let statement = match (waits && self.ears.is_some(), telling.is_some()) {
+            (_, true) => &acquires.tells,
+            (true, false) => &acquires.waits,
+            (false, false) => &acquires.tries,
         };
         let ready = self.opening.ready(statement, values);
         let seat = self.commands.seat().await?;
@@ -265,11 +284,10 @@ impl LockTable for Store {
         }
     }
 
-    async fn look(&self, claim: &Claim, waits: bool) -> Result<Outcome> {
+    async fn look(&self, claim: &Claim) -> Result<Outcome> {
         let id = claim.id().to_bytes();
         let name = claim.name().as_str().as_bytes();
-        let told = waits && self.ears.is_some();
-        let values = vec![Value::Bytes(name), Value::Bytes(&id), Value::Flag(told)];
+        let values = vec![Value::Bytes(name), Value::Bytes(&id)];
         let rows = self.rows("look", &self.statements.look, values).await?;
         outcome(&rows, claim, claim.now()).map_err(|e| failure(e).at("postgres", "look").into())
     }
@@ -334,14 +352,6 @@ impl LockTable for Store {
     async fn purge(&self, idle: Duration) -> Result<u64> {
         self.purge_rows(in_micros(idle)).await
     }
-}
-
-fn taking(reserve: &str, rest: &str) -> String {
-    include_str!("sql/acquire.sql").replace("{reserve}", reserve).replace("{rest}", rest.trim())
-}
-
-fn waiting(channel: &str, telling: &str) -> String {
-    include_str!("sql/waits.sql").replace("{channel}", channel).replace("{telling}", telling)
 }
 
 /// The claim's id for a lock of PostgreSQL's own, which is taken by number.

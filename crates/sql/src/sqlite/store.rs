@@ -199,14 +199,14 @@ impl LockTable for Store {
         return None;
     }
 
-    async fn acquire(&self, claim: &Claim, _: bool) -> Result<Outcome> {
+    async fn acquire(&self, claim: &Claim, _waits: bool) -> Result<Outcome> {
         match self.take(claim).await? {
             Some((sent_at, token)) => Ok(Outcome::Granted(sent_at, token)),
-            None => self.look(claim, false).await,
+            None => self.look(claim).await,
         }
     }
 
-    async fn look(&self, claim: &Claim, _waits: bool) -> Result<Outcome> {
+    async fn look(&self, claim: &Claim) -> Result<Outcome> {
         let seen = self.see(claim.name(), claim.id(), claim.clock()).await?;
         let (outcome, foreign) = self.outcome(claim, &seen);
         if let (true, Some(row)) = (foreign, &seen.row) {

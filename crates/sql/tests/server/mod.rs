@@ -67,7 +67,8 @@ pub(crate) trait Db: Sized + Send + Sync + 'static {
     async fn through(&self, proxy: &fencelock_lab::Proxy) -> Arc<SqlLock> {
         let via = format!("127.0.0.1:{}", proxy.port());
         let url = self.url().replace(&self.address().to_string(), &via);
-        Self::connect(&format!("{url}?request_timeout=1500ms")).await.unwrap()
+        let url = format!("{url}?request_timeout=1500ms");
+        fencelock_lab::connected(|| Self::connect(&url)).await.unwrap()
     }
 }
 

@@ -96,7 +96,10 @@ pub(crate) async fn waiter_cancelled_at_every_await_point(stage: Stage) -> Outco
     let guard = take(&holder, &name).await?;
     for polls in 1..=10 {
         let ended = polled(polls, Duration::ZERO, acquire(&waiter, &name)).await;
-        ensure!(ended.is_none(), "a waiter ended while another held");
+        if let Some(outcome) = ended {
+            let how = outcome.map(|guard| guard.map(|guard| guard.token()));
+            return Err(crate::Failure::new(format!("a waiter ended while another held: {how:?}")));
+        }
         drained(&waiter).await?;
     }
     is_taken(&other, &name).await?;

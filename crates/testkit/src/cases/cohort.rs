@@ -1,11 +1,12 @@
 //! A lease that passes on within a client: tokens grow, others are served, nothing is left behind.
 
 use super::contest::Contest;
+use super::loss::told_why;
 use crate::FencedFile;
 use crate::failure::{Expect, Outcome, ensure};
 use crate::stage::{SLACK, Stage, drained, granted, is_free, take, until, within};
 use fencelock_core::{
-    Admission, Capability, ErrorKind, FencingToken, LockClient, LockGuard, LockMonitor, LockName, LossReason, Terms,
+    Admission, Capability, ErrorKind, FencingToken, LockClient, LockGuard, LockMonitor, LockName, Terms,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -241,15 +242,14 @@ pub(crate) async fn a_lease_that_passed_on_is_kept_and_its_loss_told(stage: Stag
         ensure!(guard.is_held(), "passed on, and lost after {:?}", started.elapsed());
         ensure!(other.try_acquire(&name).await?.is_none(), "passed on, and not renewed");
     }
-    // Whom the machine keeps from renewing until the deadline can only be told that it expired.
-    for attempt in 1..=3 {
+    let mut attempt = 1;
+    loop {
         stage.seize(&name).await?;
         let reason = within("the loss is told", stage.ttl() + SLACK, guard.lost()).await?;
-        if reason == LossReason::Revoked {
+        if told_why(reason, attempt)? {
             break;
         }
-        let late = reason == LossReason::Expired && attempt < 3;
-        ensure!(late, "the service took the lock away, and the holder is told {reason:?}");
+        attempt += 1;
         (_, guard) = passed_on(&stage, &client, &name, false).await?;
     }
     let kind = guard.release().await.err().map(|e| e.kind());

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const ATTEMPTS: u32 = 3;
 
 /// Whether the holder was told what happened, or has to be tried again.
-fn told_why(reason: LossReason, attempt: u32) -> Outcome<bool> {
+pub(super) fn told_why(reason: LossReason, attempt: u32) -> Outcome<bool> {
     let late = reason == LossReason::Expired && attempt < ATTEMPTS;
     let told = reason == LossReason::Revoked;
     ensure!(told || late, "the service took the lock away, and the holder is told {reason:?}");

@@ -17,7 +17,7 @@ pub(crate) async fn engine(url: &str) -> Result<Arc<ZooKeeperLock>> {
 
 /// A client with a session of its own, which asks for the session's ttl and waits for a minute.
 pub(crate) async fn client(url: &str) -> LockClient {
-    let engine = engine(url).await.unwrap();
+    let engine = fencelock_lab::connected(|| engine(url)).await.unwrap();
     let ttl = engine.session_timeout();
     let options = AcquireOptions::default().with_ttl(ttl).with_wait(Wait::AtMost(Duration::from_secs(60)));
     LockClient::builder(engine).defaults(options).build().unwrap()

@@ -1,4 +1,5 @@
-//! Three scripts through redis-rs, each to all nodes at once: acquire, token, free.
+//! Three scripts through redis-rs, each to all nodes at once: acquire with the token's number, a token where that was
+//! not accepted or none is known, free.
 
 use super::id;
 use super::redis::open;
@@ -28,6 +29,8 @@ struct Floored {
     lock: String,
     tag: String,
     id: String,
+    /// The largest counter that was told or proposed.
+    known: Option<i64>,
 }
 
 pub(super) async fn connect(place: &Place) -> Result<Box<dyn Contender>> {
@@ -53,20 +56,20 @@ impl Contender for Floor {
         }
         let lock = format!("{tag}lock:{name}");
         let (nodes, scripts) = (self.nodes.clone(), Arc::clone(&self.scripts));
-        Ok(Box::new(Floored { nodes, scripts, lock, tag, id: String::new() }))
+        Ok(Box::new(Floored { nodes, scripts, lock, tag, id: String::new(), known: None }))
     }
 }
 
 impl Floored {
     /// Sends it to all nodes and waits until a majority has answered with something that is `good`, as the engine
-    /// does; no answers if a majority has not.
+    /// does; no good ones if a majority has not. The others that were told by then come after.
     async fn all(
         &self,
         which: fn(&Scripts) -> &Script,
         keys: &[&str],
         args: &[&str],
         good: fn(&redis::Value) -> bool,
-    ) -> Result<Vec<redis::Value>> {
+    ) -> Result<(Vec<redis::Value>, Vec<redis::Value>)> {
         let mut asked = JoinSet::new();
         for node in &self.nodes {
             let (mut node, scripts) = (node.clone(), Arc::clone(&self.scripts));
@@ -83,17 +86,18 @@ impl Floored {
                 call.invoke_async::<redis::Value>(&mut node).await
             });
         }
-        let mut answers = Vec::new();
+        let (mut answers, mut others) = (Vec::new(), Vec::new());
         while answers.len() <= self.nodes.len() / 2 {
-            let Some(answer) = asked.join_next().await else { return Ok(Vec::new()) };
+            let Some(answer) = asked.join_next().await else {
+                others.append(&mut answers);
+                break;
+            };
             let answer = answer??;
-            if good(&answer) {
-                answers.push(answer);
-            }
+            if good(&answer) { answers.push(answer) } else { others.push(answer) }
         }
         // The others' answers are not waited for.
         asked.detach_all();
-        Ok(answers)
+        Ok((answers, others))
     }
 }
 
@@ -102,9 +106,17 @@ fn number(value: &redis::Value) -> Option<i64> {
     redis::from_redis_value_ref(value).ok()
 }
 
+/// A part of an answer, as a number.
+fn part(answer: &redis::Value, at: usize) -> Option<i64> {
+    match answer {
+        redis::Value::Array(parts) => parts.get(at).and_then(number),
+        _ => None,
+    }
+}
+
 /// Whether it begins with 1.
 fn is_yes(answer: &redis::Value) -> bool {
-    matches!(answer, redis::Value::Array(parts) if parts.first().and_then(number) == Some(1))
+    part(answer, 0) == Some(1)
 }
 
 #[async_trait]
@@ -117,17 +129,22 @@ impl Task for Floored {
         self.id = format!("{:032x}", id());
         let (fence, void) = (format!("{}fence", self.tag), format!("{}void:{}", self.tag, self.id));
         let ttl = TTL.as_millis().to_string();
-        let args = [&self.id, ttl.as_str(), "bench:1", "", "0"];
+        let guess = self.known.map(|known| known + 1);
+        let number = guess.map_or_else(String::new, |guess| guess.to_string());
+        let args = [&self.id, ttl.as_str(), "bench:1", "", "0", number.as_str()];
         let keys = [&self.lock, fence.as_str(), void.as_str()];
-        let answers = self.all(|scripts| &scripts.acquire, &keys, &args, is_yes).await?;
-        let counters = answers.iter().filter_map(|answer| match answer {
-            redis::Value::Array(parts) => parts.get(1).and_then(number),
-            _ => None,
-        });
-        let Some(newest) = counters.max() else { return Ok(false) };
+        let (granted, others) = self.all(|scripts| &scripts.acquire, &keys, &args, is_yes).await?;
+        let told = granted.iter().chain(&others).filter_map(|answer| part(answer, 1));
+        self.known = told.chain(guess).chain(self.known).max();
+        let (false, Some(newest)) = (granted.is_empty(), self.known) else { return Ok(false) };
+        if guess.is_some() && granted.iter().all(|answer| part(answer, 2) == guess) {
+            return Ok(true);
+        }
         let token = newest + 1;
+        self.known = Some(token);
         let token = token.to_string();
-        let accepted = self.all(|scripts| &scripts.propose, &[&fence, &self.lock], &[&token, &self.id], is_yes).await?;
+        let (accepted, _) =
+            self.all(|scripts| &scripts.propose, &[&fence, &self.lock], &[&token, &self.id], is_yes).await?;
         Ok(!accepted.is_empty())
     }
 

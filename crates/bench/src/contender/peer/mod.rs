@@ -34,8 +34,8 @@ const PEERS: [Peer; 12] = [
     peer(Engine::Redis, "rslock", "no token; waits by asking again; no renewal of its own; no undo of what it gave up"),
     peer(Engine::Redis, "redis-py Lock", "no token; waits by asking again every 100 ms; no renewal"),
     peer(Engine::Redis, "redlock (npm)", "no token; waits by asking again every 200 ms; a late request can lock"),
-    peer(Engine::Redlock, "rslock", "no token, so one round of commands less; waits by asking again; no renewal"),
-    peer(Engine::Redlock, "redlock (npm)", "no token, so one round of commands less; waits by asking again"),
+    peer(Engine::Redlock, "rslock", "no token; waits by asking again; no renewal of its own; a late request can lock"),
+    peer(Engine::Redlock, "redlock (npm)", "no token; waits by asking again every 200 ms; a late request can lock"),
     peer(
         Engine::Postgres,
         "PgAdvisoryLock",

@@ -32,5 +32,4 @@ WITH n AS MATERIALIZED (
     ELSE l.expires_at <= {now} AND l.claim_id <> excluded.claim_id || '\x00'::bytea
   END
   RETURNING l.token
-)
-{rest}
+){then}

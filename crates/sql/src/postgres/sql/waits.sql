@@ -1,4 +1,4 @@
--- the rest of an acquire that will wait: {channel} and {telling}, to which the token of the hold that it saw is added
+-- the rest of an acquire that will wait: a release is to tell of itself
 , flagged AS (
   UPDATE {locks} AS l SET waited = true
   FROM n
@@ -12,8 +12,5 @@
     taken.token IS NULL AND NOT l.waited AND flagged.done IS NULL AS unheard
   FROM n LEFT JOIN taken ON true LEFT JOIN flagged ON true LEFT JOIN {locks} AS l ON l.name = $1
 )
-SELECT seen.*,
-  -- a notice alone is a commit that does not wait for the disk
-  CASE WHEN taken IS NULL AND NOT voided AND claim_id <> $2 AND expires_at > now AND NOT unheard
-    THEN pg_notify({channel}, {telling}::text || ' ' || token)::text END AS told
+SELECT seen.*{told}
 FROM seen

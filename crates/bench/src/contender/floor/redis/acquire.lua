@@ -1,13 +1,13 @@
 -- KEYS: lock, fence, void.
 -- ARGV: id, ttl in ms, holder, note, token base, lock delay in ms, ttl of the void in ms or 0.
 -- Answers {1, token}, {0, ms left, holder or nothing}, or {-1} for a dead id.
-local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'holder')
-if held[1] == ARGV[1] then
-    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[2]) then redis.call('pexpire', KEYS[1], ARGV[2]) end
-    return {1, held[2]}
-end
-if redis.call('exists', KEYS[3]) == 1 then return {-1} end
-if held[1] or redis.call('exists', KEYS[1]) == 1 then
+if redis.call('exists', KEYS[1], KEYS[3]) > 0 then
+    local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'holder')
+    if held[1] == ARGV[1] then
+        if redis.call('pttl', KEYS[1]) <= tonumber(ARGV[2]) then redis.call('pexpire', KEYS[1], ARGV[2]) end
+        return {1, held[2]}
+    end
+    if redis.call('exists', KEYS[3]) == 1 then return {-1} end
     return {0, redis.call('pttl', KEYS[1]), held[3] or false}
 end
 local now = redis.call('time')
