@@ -25,6 +25,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+/// Who has waited for less is not handed the lock: 5 ms, and some for the news of it.
+const PATIENCE: Duration = Duration::from_millis(100);
+
 /// The channel that only those know who may read the tables.
 async fn channel(db: &Pg) -> String {
     db.client().await.close().await;
@@ -104,7 +107,7 @@ async fn once(client: LockClient) {
 }
 
 async fn a_handover_is_two_statements() {
-    const EACH: u32 = 100;
+    const EACH: u32 = 50;
     let db = Pg(Postgres::start_with(["fsync=off", "log_statement=all", "log_line_prefix=%a "]).unwrap());
     let sent = || {
         let log = std::fs::read_to_string(db.0.server().folder().join("log")).unwrap();
@@ -132,7 +135,7 @@ async fn a_handover_is_two_statements() {
                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two hold it");
                 let token = guard.token().as_i64();
                 assert!(token > newest.swap(token, Ordering::SeqCst), "tokens grow");
-                tokio::task::yield_now().await;
+                tokio::time::sleep(ms(3)).await;
                 inside.fetch_sub(1, Ordering::SeqCst);
                 guard.release().await.unwrap();
             }
@@ -159,6 +162,7 @@ async fn a_killed_waiter_is_passed_over() {
     assert_ne!(first[2], second[2]);
     dead.0.kill().unwrap();
     until("its session has ended", async || db.number(sessions).await == before + 1).await;
+    tokio::time::sleep(PATIENCE).await;
     guard.release().await.unwrap();
     let handed = overheard.next("g").await;
     assert_eq!(handed[3], second[2], "to the one who lives");
@@ -175,6 +179,7 @@ async fn a_stopped_waiter_delays_the_others_by_its_lease() {
     let waiting = tokio::spawn(other.named("a").ttl(ms(60_000)).wait_at_most(ms(60_000)).acquire());
     overheard.next("w").await;
     stopped.signal(Signal::STOP);
+    tokio::time::sleep(PATIENCE).await;
     let released = Instant::now();
     guard.release().await.unwrap();
     let next = waiting.await.unwrap().unwrap();

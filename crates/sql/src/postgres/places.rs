@@ -7,10 +7,14 @@ use async_trait::async_trait;
 use fencelock_core::{ClaimId, FencingToken, Hint, Moment};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// How many tellings of one claim are kept: whoever hands the lock on has heard of one of the last.
 const ROUNDS: usize = 8;
+/// For how long what was told need not be told again, since those who were there know, and whoever came since learns
+/// it soon after: each notice wakes every session that listens.
+const AGAIN: Duration = Duration::from_millis(100);
 /// The most claims that are kept which have left, and whose undo will say so.
 const MOST_LEFT: usize = 10_000;
 
@@ -59,6 +63,8 @@ pub(super) struct Shared {
 #[derive(Default)]
 pub(super) struct State {
     last_round: i64,
+    /// Which session it was to be heard by.
+    listener: Option<i64>,
     sent: VecDeque<(i64, Moment)>,
     /// Others have heard of the claim.
     told: bool,
@@ -93,12 +99,16 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the next telling.
-    pub(super) fn round(&self) -> i64 {
+    /// The number of the next telling, if one is due: what was told just now of this session need not be told again.
+    pub(super) fn round(&self, listener: i64, now: Moment) -> Option<i64> {
         let mut state = self.state();
+        let last = state.sent.back().filter(|_| state.told && !state.unsure && state.listener == Some(listener));
+        if last.is_some_and(|(_, at)| now.since(*at) < AGAIN) {
+            return None;
+        }
         state.last_round += 1;
-        state.heard = false;
-        state.last_round
+        (state.heard, state.listener) = (false, Some(listener));
+        Some(state.last_round)
     }
 
     /// That telling is about to be sent.
@@ -191,5 +201,33 @@ impl Drop for Waits {
             }
             places.left.push_back(self.id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fencelock_core::{LockName, Terms};
+
+    #[tokio::test]
+    async fn what_was_told_just_now_is_not_told_again() {
+        let claim = Terms::new(LockName::new("a").unwrap(), Duration::from_secs(1)).mint().unwrap();
+        let (shared, now) = (Shared::default(), claim.now());
+        let tells = |told| {
+            let round = shared.round(1, now)?;
+            shared.sends(round, now);
+            if let Some(told) = told {
+                shared.answered(told);
+            }
+            Some(round)
+        };
+        assert_eq!(tells(None), Some(1));
+        assert_eq!(tells(Some(false)), Some(2), "the first had no answer");
+        assert_eq!(tells(Some(true)), Some(3), "the second was not told, since the lock was free");
+        assert_eq!(tells(Some(true)), None);
+        assert_eq!(shared.round(1, now.plus(AGAIN)), Some(4), "by now somebody may have come who does not know");
+        shared.sends(4, now);
+        shared.answered(true);
+        assert_eq!((shared.round(1, now), shared.round(2, now)), (None, Some(5)), "another session is to hear of it");
     }
 }

@@ -11,6 +11,9 @@ use tokio::time::Instant;
 
 /// For how long one who waits counts as waiting: it tells so again every 5 s.
 const AGE: Duration = Duration::from_secs(15);
+/// Who has waited for less is not handed the lock: it is freed, and whoever asks first has it. So a lock under which
+/// nothing is done does not change hands at every release, which costs each time that two notices are sent and heard.
+const PATIENCE: Duration = Duration::from_millis(5);
 /// The most who are kept of one name, and the most names.
 const MOST_WAITING: usize = 64;
 const MOST_NAMES: usize = 4_096;
@@ -21,15 +24,28 @@ const HEAD: usize = 4;
 pub(super) struct Queues(HashMap<String, Queue>);
 
 struct Queue {
-    waiting: VecDeque<(Waiting, Instant)>,
+    waiting: VecDeque<Known>,
     /// The newest token that was told.
     newest: i64,
     heard: Instant,
 }
 
+struct Known {
+    waiting: Waiting,
+    /// When it was first heard of, and last.
+    first: Instant,
+    last: Instant,
+}
+
+impl Known {
+    fn is_fresh(&self, now: Instant) -> bool {
+        now.duration_since(self.last) < AGE
+    }
+}
+
 impl Queue {
     fn remove(&mut self, id: ClaimId) {
-        self.waiting.retain(|(waiting, _)| waiting.id != id);
+        self.waiting.retain(|known| known.waiting.id != id);
     }
 }
 
@@ -46,11 +62,11 @@ impl Queues {
         let new = || Queue { waiting: VecDeque::new(), newest: 0, heard: now };
         let queue = self.0.entry(name).or_insert_with(new);
         (queue.newest, queue.heard) = (queue.newest.max(token), now);
-        queue.waiting.retain(|(_, heard)| now.duration_since(*heard) < AGE);
-        if let Some(known) = queue.waiting.iter_mut().find(|(known, _)| known.id == waiting.id) {
-            *known = (waiting, now);
+        queue.waiting.retain(|known| known.is_fresh(now));
+        if let Some(known) = queue.waiting.iter_mut().find(|known| known.waiting.id == waiting.id) {
+            (known.waiting, known.last) = (waiting, now);
         } else if queue.waiting.len() < MOST_WAITING {
-            queue.waiting.push_back((waiting, now));
+            queue.waiting.push_back(Known { waiting, first: now, last: now });
         }
     }
 
@@ -82,9 +98,9 @@ impl Queues {
     pub(super) fn heads(&self, name: &str, id: ClaimId, since: i64) -> Vec<Waiting> {
         let Some(queue) = self.0.get(name).filter(|queue| queue.newest >= since) else { return Vec::new() };
         let now = Instant::now();
-        let fresh =
-            queue.waiting.iter().filter(|(waiting, heard)| waiting.id != id && now.duration_since(*heard) < AGE);
-        fresh.take(HEAD).map(|(waiting, _)| waiting.clone()).collect()
+        let due = queue.waiting.iter().filter(|known| known.waiting.id != id && known.is_fresh(now));
+        let due = due.skip_while(|known| now.duration_since(known.first) < PATIENCE);
+        due.take(HEAD).map(|known| known.waiting.clone()).collect()
     }
 
     /// Notices were missed.
@@ -118,6 +134,11 @@ mod tests {
             queues.waits("61".to_owned(), waiting.clone(), 7);
         }
         let other = ClaimId::from_bytes([1; 16]);
+        tokio::time::advance(PATIENCE - Duration::from_millis(1)).await;
+        assert!(heads(&queues, other, 7).is_empty(), "nobody has waited for long");
+        // That it tells again does not begin its wait anew.
+        queues.waits("61".to_owned(), a.clone(), 7);
+        tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(heads(&queues, other, 7), [a.id, b.id, c.id]);
         assert_eq!(heads(&queues, a.id, 7), [b.id, c.id]);
         assert!(heads(&queues, other, 8).is_empty(), "of what was before token 8, not everything may have been heard");

@@ -58,7 +58,6 @@ pub(crate) struct Store {
 struct Telling {
     payload: String,
     round: i64,
-    place: Arc<Shared>,
 }
 
 pub(super) struct Statements {
@@ -136,14 +135,13 @@ impl Store {
         Ok(store)
     }
 
-    /// What tells others that the claim waits; none where it cannot.
-    fn telling(&self, claim: &Claim) -> Option<Telling> {
-        let ears = self.ears.as_ref()?;
-        let (place, listener) = (ears.find(claim.id())?, ears.listener()?);
-        let round = place.round();
+    /// What tells others that the claim waits; none where it cannot, or need not.
+    fn telling(&self, claim: &Claim, place: &Shared) -> Option<Telling> {
+        let listener = self.ears.as_ref()?.listener()?;
+        let round = place.round(listener, claim.now())?;
         let name = hex(claim.name().as_str().as_bytes());
         let payload = Waiting::new(claim, listener, round, self.least_token()).written(&name)?;
-        Some(Telling { payload, round, place })
+        Some(Telling { payload, round })
     }
 
     pub(crate) fn lock_statement(&self) -> &Statement {
@@ -238,7 +236,8 @@ impl LockTable for Store {
 
     async fn acquire(&self, claim: &Claim, waits: bool) -> Result<Outcome> {
         let id = claim.id().to_bytes();
-        let telling = if waits { self.telling(claim) } else { None };
+        let place = self.ears.as_ref().filter(|_| waits).and_then(|ears| ears.find(claim.id()));
+        let telling = place.as_ref().and_then(|place| self.telling(claim, place));
         let mut values = vec![
             Value::Bytes(claim.name().as_str().as_bytes()),
             Value::Bytes(&id),
@@ -266,15 +265,17 @@ impl LockTable for Store {
         let ready = self.opening.ready(statement, values);
         let seat = self.commands.seat().await?;
         let sent_at = claim.now();
-        if let Some(telling) = &telling {
-            telling.place.sends(telling.round, sent_at);
+        if let (Some(place), Some(telling)) = (&place, &telling) {
+            place.sends(telling.round, sent_at);
         }
         match seat.send_for(claim.request(), ready).await {
             Ok(rows) => {
                 let told = |row: &PgRow| row.try_get::<Option<String>, _>("told").ok().flatten().is_some();
-                if let Some(telling) = telling {
-                    telling.place.answered(rows.first().is_some_and(told));
-                    telling.place.follows(rows.first().and_then(|row| row.try_get("token").ok().flatten()));
+                if let Some(place) = place {
+                    if telling.is_some() {
+                        place.answered(rows.first().is_some_and(told));
+                    }
+                    place.follows(rows.first().and_then(|row| row.try_get("token").ok().flatten()));
                 }
                 outcome(&rows, claim, sent_at).map_err(|e| failure(e).at("postgres", "acquire").into())
             }
