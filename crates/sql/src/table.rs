@@ -87,7 +87,7 @@ pub(crate) trait Place: Send + Sync {
     fn take(&self) -> Option<Handed>;
 
     /// The claim holds the lock under `token`, however it came by it. Whether others may have heard of the claim,
-    /// so that the place is to be kept for as long as the hold.
+    /// or it knows which hold was before it, so that the place is to be kept for as long as the hold.
     fn holds(&self, token: FencingToken) -> bool;
 }
 

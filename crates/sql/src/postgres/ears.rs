@@ -215,6 +215,11 @@ impl Ears {
         self.heard().queues.heads(name, id, since)
     }
 
+    /// What this client held under `token`, after the hold of token `since`, is free.
+    pub(super) fn has_freed(&self, name: &str, since: i64, token: i64) {
+        self.heard().queues.freed(name, since, token);
+    }
+
     /// These are not there any more.
     pub(super) fn dead(&self, name: &str, ids: impl IntoIterator<Item = ClaimId>) {
         self.heard().queues.dead(name, ids);

@@ -13,7 +13,10 @@ use sqlx::postgres::PgRow;
 const MOST: i64 = 200;
 
 /// What is known of who waits when a lock is given back.
+#[derive(Default)]
 struct Heads {
+    /// The token of the hold that is given back, and of the one before as far as it is known.
+    tokens: Option<(i64, i64)>,
     waiting: Vec<Waiting>,
     /// Whether others were told of the claim that gives it back.
     told: bool,
@@ -29,7 +32,8 @@ impl Store {
         token: Option<FencingToken>,
         operation: &'static str,
     ) -> Result<bool> {
-        if let Some(heads) = self.heads(name, id, token) {
+        let heads = self.heads(name, id, token).unwrap_or_default();
+        if heads.told || !heads.waiting.is_empty() {
             match self.hand(name, id, &heads).await {
                 Ok(done) => return Ok(done),
                 // It is the lock that must go, whoever gets it.
@@ -39,7 +43,11 @@ impl Store {
                 Err(failure) => return Err(failure.at("postgres", operation).into()),
             }
         }
-        self.free_row(name, id).await.map_err(|failure| failure.at("postgres", operation).into())
+        let freed = self.free_row(name, id).await.map_err(|failure| failure.at("postgres", operation))?;
+        if let (true, Some(ears), Some((token, since))) = (freed, &self.ears, heads.tokens) {
+            ears.has_freed(&hex(name.as_str().as_bytes()), since, token);
+        }
+        Ok(freed)
     }
 
     /// A lock that was handed on to a claim of ours that wants it no more.
@@ -57,10 +65,11 @@ impl Store {
             let state = place.state();
             (state.since, state.passed)
         });
-        let token = token.and_then(|token| i64::try_from(token.get()).ok()).filter(|_| passed < MOST);
-        let since = token.map(|token| since.unwrap_or(token));
-        let waiting = since.map(|since| ears.heads(&hex(name.as_str().as_bytes()), id, since)).unwrap_or_default();
-        (told || !waiting.is_empty()).then_some(Heads { waiting, told, passed })
+        let token = token.and_then(|token| i64::try_from(token.get()).ok());
+        let tokens = token.map(|token| (token, since.unwrap_or(token)));
+        let may_hand = tokens.filter(|_| passed < MOST);
+        let head = |(_, since)| ears.heads(&hex(name.as_str().as_bytes()), id, since);
+        Some(Heads { tokens, waiting: may_hand.map(head).unwrap_or_default(), told, passed })
     }
 
     async fn hand(&self, name: &LockName, id: ClaimId, heads: &Heads) -> Result<bool, Failure> {

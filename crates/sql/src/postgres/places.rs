@@ -184,7 +184,7 @@ impl Place for Waits {
     fn holds(&self, token: FencingToken) -> bool {
         let mut state = self.shared.state();
         (state.held, state.handed) = (Some(token), None);
-        state.is_told()
+        state.is_told() || state.since.is_some()
     }
 }
 

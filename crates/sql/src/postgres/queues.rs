@@ -86,6 +86,14 @@ impl Queues {
         }
     }
 
+    /// This client freed what it held under `token`, after the hold of token `since`, and maybe told nobody: what it
+    /// knew of everything before its own hold, it still knows.
+    pub(super) fn freed(&mut self, name: &str, since: i64, token: i64) {
+        if let Some(queue) = self.0.get_mut(name).filter(|queue| queue.newest >= since) {
+            queue.newest = queue.newest.max(token);
+        }
+    }
+
     /// These are not there any more.
     pub(super) fn dead(&mut self, name: &str, ids: impl IntoIterator<Item = ClaimId>) {
         if let Some(queue) = self.0.get_mut(name) {
@@ -142,6 +150,14 @@ mod tests {
         assert_eq!(heads(&queues, other, 7), [a.id, b.id, c.id]);
         assert_eq!(heads(&queues, a.id, 7), [b.id, c.id]);
         assert!(heads(&queues, other, 8).is_empty(), "of what was before token 8, not everything may have been heard");
+        // Held by this client after 6, which it had heard of, and freed with nobody to be told.
+        let mut freed = Queues::default();
+        freed.waits("61".to_owned(), a.clone(), 6);
+        tokio::time::advance(PATIENCE).await;
+        freed.freed("61", 7, 8);
+        assert!(heads(&freed, other, 8).is_empty(), "after 7, of which it had not heard");
+        freed.freed("61", 6, 8);
+        assert_eq!(heads(&freed, other, 8), [a.id]);
         assert!(queues.heads("62", other, 0).is_empty());
         queues.handed(&handing(other, a.id, 8));
         assert_eq!(heads(&queues, a.id, 8), [b.id, c.id]);
