@@ -22,7 +22,7 @@ use server::*;
 use sqlx::postgres::PgListener;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Who has waited for less is not handed the lock: 5 ms, and some for the news of it.
@@ -147,6 +147,35 @@ async fn a_handover_is_two_statements() {
     let each = f64::from(u32::try_from(sent() - before).unwrap()) / f64::from(8 * EACH);
     println!("{each:.2} statements a handover, {:?} each", began.elapsed() / (8 * EACH));
     assert!(each <= 2.2, "{each:.2}");
+}
+
+/// It frees the lock as long as nobody has waited for 5 ms, and still knows then who waits.
+async fn who_takes_it_again_and_again_gives_others_their_turn() {
+    const ROUNDS: usize = 20;
+    let db = Pg(Postgres::start_with(["fsync=off"]).unwrap());
+    let (greedy, other) = (listening(&db).await, listening(&db).await);
+    let (grants, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (counted, over) = (Arc::clone(&grants), Arc::clone(&done));
+    let again = tokio::spawn(async move {
+        while !over.load(Ordering::SeqCst) {
+            let guard = greedy.named("a").wait_at_most(ms(60_000)).acquire().await.unwrap();
+            counted.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(ms(2)).await;
+            guard.release().await.unwrap();
+        }
+    });
+    let mut passed_over = 0;
+    for _ in 0..ROUNDS {
+        let before = grants.load(Ordering::SeqCst);
+        let guard = other.named("a").wait_at_most(ms(60_000)).acquire().await.unwrap();
+        passed_over += grants.load(Ordering::SeqCst) - before;
+        tokio::time::sleep(ms(2)).await;
+        guard.release().await.unwrap();
+    }
+    done.store(true, Ordering::SeqCst);
+    again.await.unwrap();
+    println!("{passed_over} grants to the other in {ROUNDS} waits");
+    assert!(passed_over <= ROUNDS * 5 / 2, "{passed_over} in {ROUNDS} waits");
 }
 
 async fn a_killed_waiter_is_passed_over() {
@@ -363,6 +392,7 @@ fn main() -> ExitCode {
     }
     let trials = trials![
         a_handover_is_two_statements,
+        who_takes_it_again_and_again_gives_others_their_turn,
         a_killed_waiter_is_passed_over,
         a_stopped_waiter_delays_the_others_by_its_lease,
         what_is_handed_to_one_who_has_left_is_handed_on,
