@@ -9,6 +9,8 @@ mod evidence;
 mod failure;
 mod holds;
 mod identity;
+#[cfg(test)]
+mod idle_tests;
 mod keeper;
 mod keys;
 mod layout;

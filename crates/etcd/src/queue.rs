@@ -13,18 +13,32 @@ use crate::lease::EtcdLease;
 use crate::shared::{Proof, Use};
 use fencelock_core::{Claim, Error, ErrorKind, FencingToken, Grant, Obstacle, Result};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::Instant;
 
 /// The pause after a request without an answer.
 const REST: Duration = Duration::from_millis(50);
 /// How long a waiter relies on being told before it looks by itself.
-const SAFETY: Duration = Duration::from_secs(20);
+const SAFETY: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(20) };
 /// How long one waits before it asks who holds the lock.
 const NAMED_AFTER: Duration = Duration::from_millis(50);
 
 fn jitter(most: Duration) -> Duration {
     most.mul_f64(fastrand::f64())
+}
+
+/// Ends when one of so `many` who rely on being told looks by itself: all together look as often as one would alone.
+async fn out_of_patience(many: impl Fn() -> usize) {
+    let (began, spread) = (Instant::now(), 1.0 + fastrand::f64());
+    loop {
+        let due = SAFETY.saturating_mul(u32::try_from(many()).unwrap_or(u32::MAX)).mul_f64(spread);
+        let left = due.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left).await;
+    }
 }
 
 pub(crate) fn dead() -> Error {
@@ -132,16 +146,26 @@ impl Inner {
 
     /// Ends when the place before is gone, or may be. Of a claim of this client the release itself tells, with the
     /// revision at which it has left the claim's place the first; any other place is watched.
+    ///
+    /// A claim of this client tells whatever becomes of it, be it only by its end ([`Next`](crate::tickets::Next)), so
+    /// nothing has to be asked on that account, however many wait; a watch can miss an event.
     async fn changed(&self, claim: &Claim, behind: &Behind) -> Option<i64> {
-        let (before, limit) = (behind.before.as_ref()?, SAFETY + jitter(SAFETY));
+        let before = behind.before.as_ref()?;
         let place = || self.keys.place(claim.name(), claim.id());
         let told =
             claim_of(before.as_bytes()).and_then(|before| self.tickets.queue_behind(before, place(), behind.created));
-        if let Some(told) = told {
-            return timeout(limit, told).await.ok()?.ok();
+        if let Some(mut told) = told {
+            let waiting = told.waiting();
+            return tokio::select! {
+                handed = told.heard() => handed,
+                () = out_of_patience(|| waiting.load(Ordering::Relaxed)) => None,
+            };
         }
         let ear = self.watches.listen(before, behind.seen);
-        let _ = timeout(limit, ear.heard()).await;
+        tokio::select! {
+            () = ear.heard() => {}
+            () = out_of_patience(|| 1) => {}
+        }
         None
     }
 

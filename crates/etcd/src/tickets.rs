@@ -5,11 +5,16 @@ use crate::sync::lock;
 use fencelock_core::{Claim, ClaimId};
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::oneshot;
 
 /// A ticket keeps its lease in use: a claim's lease outlives whatever the claim may still have at the server.
 #[derive(Default)]
-pub(crate) struct Tickets(Mutex<HashMap<ClaimId, Ticket>>);
+pub(crate) struct Tickets {
+    tickets: Mutex<HashMap<ClaimId, Ticket>>,
+    /// How many wait to be told by another.
+    waiting: AtomicUsize,
+}
 
 struct Ticket {
     lease: Use,
@@ -35,13 +40,37 @@ impl Next {
     }
 }
 
+/// A claim's wait to be told by the one before it.
+pub(crate) struct Told<'a> {
+    handed: oneshot::Receiver<i64>,
+    waiting: &'a AtomicUsize,
+}
+
+impl<'a> Told<'a> {
+    /// How many of this client wait to be told, itself among them as long as this is there.
+    pub(crate) fn waiting(&self) -> &'a AtomicUsize {
+        self.waiting
+    }
+
+    /// The revision at which the one before left it the first; none if it has to look by itself.
+    pub(crate) async fn heard(&mut self) -> Option<i64> {
+        (&mut self.handed).await.ok()
+    }
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Tickets {
     pub(crate) fn insert(&self, id: ClaimId, lease: &Use) {
-        lock(&self.0).entry(id).or_insert_with(|| Ticket { lease: lease.clone(), next: None, left: false });
+        lock(&self.tickets).entry(id).or_insert_with(|| Ticket { lease: lease.clone(), next: None, left: false });
     }
 
     pub(crate) fn get(&self, id: ClaimId) -> Option<Use> {
-        lock(&self.0).get(&id).map(|ticket| ticket.lease.clone())
+        lock(&self.tickets).get(&id).map(|ticket| ticket.lease.clone())
     }
 
     /// The claim's request was refused: it left nothing, unless an earlier one did.
@@ -52,31 +81,32 @@ impl Tickets {
     }
 
     pub(crate) fn remove(&self, id: ClaimId) {
-        let _let_go_unlocked = lock(&self.0).remove(&id);
+        let _let_go_unlocked = lock(&self.tickets).remove(&id);
     }
 
     pub(crate) fn count(&self) -> usize {
-        lock(&self.0).len()
+        lock(&self.tickets).len()
     }
 
     /// Has whoever stands behind `before` be told when that one is done; none if nobody here would know.
-    pub(crate) fn queue_behind(&self, before: ClaimId, place: String, created: i64) -> Option<oneshot::Receiver<i64>> {
-        let mut tickets = lock(&self.0);
+    pub(crate) fn queue_behind(&self, before: ClaimId, place: String, created: i64) -> Option<Told<'_>> {
+        let mut tickets = lock(&self.tickets);
         let ticket = tickets.get_mut(&before).filter(|ticket| !ticket.left)?;
         let (handed, told) = oneshot::channel();
         ticket.next = Some(Box::new(Next { place, created, handed }));
-        Some(told)
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Some(Told { handed: told, waiting: &self.waiting })
     }
 
     /// Who waits to be told by this claim, if anybody still does.
     pub(crate) fn next_of(&self, id: ClaimId) -> Option<Next> {
-        let next = lock(&self.0).get_mut(&id)?.next.take()?;
+        let next = lock(&self.tickets).get_mut(&id)?.next.take()?;
         Some(*next).filter(|next| !next.handed.is_closed())
     }
 
     /// What becomes of the claim's place from now on may become known elsewhere first: who waits to be told looks.
     pub(crate) fn leave(&self, id: ClaimId) {
-        let mut tickets = lock(&self.0);
+        let mut tickets = lock(&self.tickets);
         let Some(ticket) = tickets.get_mut(&id) else { return };
         ticket.left = true;
         let next = ticket.next.take();

@@ -180,3 +180,33 @@ async fn those_who_give_up_wake_those_behind_them() {
     client.close().await;
     assert_eq!(keys(&etcd, "fencelock/l/a/").await, [""; 0]);
 }
+
+/// Behind another client's hold, and the place of the one in the middle is deleted: its client does not know.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_that_vanishes_among_those_who_wait_for_another_client_stops_nobody() {
+    let etcd = Etcd::start().unwrap();
+    let (other, one) = (client(&etcd).await, client(&etcd).await);
+    let guard = other.named("a").ttl(LONG).acquire().await.unwrap();
+    let done = Arc::new(AtomicU32::new(0));
+    let mut waiters = Vec::new();
+    for behind in 2..5 {
+        let (lock, done) = (one.named("a").ttl(LONG), Arc::clone(&done));
+        waiters.push(tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            let turn = done.fetch_add(1, Ordering::SeqCst);
+            guard.release().await.unwrap();
+            turn
+        }));
+        queued(&etcd, "a", behind).await;
+    }
+    let mut all =
+        plain(&etcd).await.get("fencelock/l/a/", Some(GetOptions::new().with_prefix())).await.unwrap().take_kvs();
+    all.sort_by_key(KeyValue::create_revision);
+    plain(&etcd).await.delete(all[2].key(), None).await.unwrap();
+    guard.release().await.unwrap();
+    let mut turns = Vec::new();
+    for waiter in waiters {
+        turns.push(soon(waiter, "one was not woken").await.unwrap());
+    }
+    assert_eq!(turns, [0, 2, 1], "the one in the middle queues anew");
+}

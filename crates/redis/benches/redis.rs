@@ -104,27 +104,14 @@ impl Raw {
         let tag = format!("raw:{{{task}}}:");
         let (lock, fence, void) = (format!("{tag}lock:{task}"), format!("{tag}fence"), format!("{tag}void:{id}"));
         let mut acquire = self.acquire.prepare_invoke();
-        acquire
-            .key(&lock)
-            .key(&fence)
-            .key(&void)
-            .arg(&id)
-            .arg("30000")
-            .arg("bench:1")
-            .arg("")
-            .arg("0")
-            .arg("0")
-            .arg("0");
-        let (granted, token): (i64, String) = acquire.invoke_async(&mut self.connection).await.unwrap();
-        assert_eq!(granted, 1);
+        acquire.key(&lock).key(&fence).key(&void).arg(&id).arg("30000").arg("0 7 bench:1").arg("0").arg("0");
+        let token: String = acquire.invoke_async(&mut self.connection).await.unwrap();
         let mut free = self.free.prepare_invoke();
         free.key(&lock)
             .key(&fence)
             .key(format!("{tag}wait:{task}"))
-            .arg(&id)
-            .arg(&token)
-            .arg(format!("{tag}free:{task}"))
-            .arg("0");
+            .arg(format!("{id} {token} "))
+            .arg(format!("{tag}free:{task}"));
         let freed: i64 = free.invoke_async(&mut self.connection).await.unwrap();
         assert_eq!(freed, 1);
     }

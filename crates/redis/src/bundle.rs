@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Next};
 use crate::link::failed;
+use crate::post::Post;
 use crate::router::Router;
 use crate::script::LuaScript;
 use fencelock_core::group::{Asking, Group, Together, Turn, Unanswered};
@@ -22,20 +23,48 @@ const TRIPS: usize = 2;
 pub(crate) struct Bundle {
     scripts: Vec<LuaScript>,
     together: LuaScript,
+    /// The same for a node of a Cluster, where a message goes to the other nodes as well: nothing is told by what is done
+    /// for many at once, which looks whether anybody listens here.
+    one_by_one: LuaScript,
+}
+
+/// A script that may be one of many in a call. It answers with something, be it an error.
+pub(crate) struct Verb {
+    script: LuaScript,
+    keys: usize,
+    args: usize,
+    many: Option<String>,
+}
+
+impl Verb {
+    /// With as many keys and arguments, which it names one by one, as `KEYS[1]`.
+    pub(crate) fn new(script: LuaScript, keys: usize, args: usize) -> Self {
+        Self { script, keys, args, many: None }
+    }
+
+    /// Beside it what does the same for several requests with few commands. It finds `n` requests after the k-th
+    /// of the keys `K` and the a-th of the arguments `A`, and sets `answers[number + i]` for each that it has done, wholly
+    /// and for good; the others are served by themselves afterwards.
+    pub(crate) fn many(self, source: impl Into<String>) -> Self {
+        Self { many: Some(source.into()), ..self }
+    }
 }
 
 impl Bundle {
-    /// Of scripts that each answer with something, be it an error; of each, how many keys and arguments
-    /// it has. They name these one by one, as `KEYS[1]`.
-    pub(crate) fn new(scripts: impl IntoIterator<Item = (LuaScript, usize, usize)>) -> Self {
-        let (mut verbs, mut each) = (String::new(), Vec::new());
-        for (script, keys, args) in scripts {
+    pub(crate) fn new(verbs: impl IntoIterator<Item = Verb>) -> Self {
+        let (mut together, mut one_by_one, mut scripts) = (String::new(), String::new(), Vec::new());
+        for Verb { script, keys, args, many } in verbs {
             let body = PLACES.iter().fold(script.source().to_owned(), |body, (from, to)| body.replace(from, to));
-            let _ = writeln!(verbs, "{{{keys}, {args}, function(k, a)\n{body}\nend}},");
-            each.push(script);
+            let verb = format!("{{{keys}, {args}, function(k, a)\n{body}\nend");
+            let _ = writeln!(one_by_one, "{verb}}},");
+            let _ = match many {
+                Some(many) => writeln!(together, "{verb}, function(k, a, n, answers, number)\n{many}\nend}},"),
+                None => writeln!(together, "{verb}}},"),
+            };
+            scripts.push(script);
         }
-        let together = include_str!("scripts/bundle.lua").replace("--VERBS--", &verbs);
-        Self { scripts: each, together: LuaScript::splitting(together) }
+        let whole = |verbs: &str| LuaScript::splitting(include_str!("scripts/bundle.lua").replace("--VERBS--", verbs));
+        Self { scripts, together: whole(&together), one_by_one: whole(&one_by_one) }
     }
 }
 
@@ -69,22 +98,24 @@ struct Sender {
 /// A request that waits for others.
 struct Asked {
     verb: usize,
-    words: Words,
+    words: Arc<Words>,
     deadline: Instant,
     /// The claim which has to know of the request, if it could take a lock.
     claim: Option<Claim>,
     under_way: Option<Request>,
+    /// Who is told, of what nobody waits for.
+    post: Option<Post>,
 }
 
 /// Keys and arguments, in one piece.
-struct Words {
+pub(crate) struct Words {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     keys: usize,
 }
 
 impl Words {
-    fn new<K: AsRef<[u8]>, A: AsRef<[u8]>>(keys: &[K], args: &[A]) -> Self {
+    pub(crate) fn new<K: AsRef<[u8]>, A: AsRef<[u8]>>(keys: &[K], args: &[A]) -> Self {
         let bytes = keys.iter().map(|key| key.as_ref().len()).chain(args.iter().map(|arg| arg.as_ref().len()));
         let mut words = Self {
             bytes: Vec::with_capacity(bytes.sum()),
@@ -145,10 +176,11 @@ impl Bundled {
         let key = if sends.router.is_cluster() { wanted.slot } else { 0 };
         let asked = || Asked {
             verb: wanted.verb,
-            words: Words::new(wanted.keys, wanted.args),
+            words: Arc::new(Words::new(wanted.keys, wanted.args)),
             deadline: wanted.deadline,
             claim: wanted.claim.cloned(),
             under_way: None,
+            post: None,
         };
         match self.0.join(key, asked) {
             Turn::Alone(trip) => sends.alone(wanted, trip).await,
@@ -161,9 +193,24 @@ impl Bundled {
             },
         }
     }
+
+    /// As [`run`](Self::run) for a server without slots; whoever posted it is told, and need not wait.
+    pub(crate) fn post(&self, verb: usize, words: Arc<Words>, deadline: Instant, post: Post) {
+        self.0.post(0, Asked { verb, words, deadline, claim: None, under_way: None, post: Some(post) });
+    }
 }
 
 impl Sender {
+    /// Sends what has gathered, by itself if it is one.
+    async fn gathered(&self, slot: u16, gathered: &[Asking<Self>]) -> Result<Vec<Value>, Failure> {
+        let [Asking { asked, .. }] = gathered else { return self.together(slot, gathered).await };
+        let (Manner::Once, Some(script)) = (self.manner, self.bundle.scripts.get(asked.verb)) else {
+            return self.together(slot, gathered).await;
+        };
+        let (keys, args): (Vec<_>, Vec<_>) = (asked.words.keys().collect(), asked.words.args().collect());
+        Ok(vec![self.router.run_once(slot, script, &keys, &args, asked.deadline).await?])
+    }
+
     /// Whether what was answered so may be answered better if it is sent again, by itself.
     fn goes_on(&self, failure: &Failure) -> bool {
         self.manner == Manner::Following && failure.settled && failure.next != Next::GiveUp
@@ -190,15 +237,22 @@ impl Sender {
     }
 
     async fn together(&self, slot: u16, gathered: &[Asking<Self>]) -> Result<Vec<Value>, Failure> {
-        let (mut keys, mut args) = (Vec::with_capacity(gathered.len() * 3), Vec::with_capacity(gathered.len() * 8));
-        let verbs: Vec<_> = gathered.iter().map(|asking| (asking.asked.verb + 1).to_string()).collect();
-        for (asking, verb) in gathered.iter().zip(&verbs) {
-            keys.extend(asking.asked.words.keys());
-            args.push(verb.as_bytes());
-            args.extend(asking.asked.words.args());
+        let (mut keys, mut args) = (Vec::with_capacity(gathered.len() * 3), Vec::with_capacity(gathered.len() * 6));
+        // Of each verb which it is, and how many there are.
+        let runs: Vec<_> = gathered
+            .chunk_by(|one, next| one.asked.verb == next.asked.verb)
+            .filter_map(|run| Some((run, [(run.first()?.asked.verb + 1).to_string(), run.len().to_string()])))
+            .collect();
+        for (run, head) in &runs {
+            args.extend(head.iter().map(String::as_bytes));
+            for asking in *run {
+                keys.extend(asking.asked.words.keys());
+                args.extend(asking.asked.words.args());
+            }
         }
         let latest = gathered.iter().map(|asking| asking.asked.deadline).max().unwrap_or_else(Instant::now);
-        let script = &self.bundle.together;
+        let bundle = &self.bundle;
+        let script = if self.router.is_cluster() { &bundle.one_by_one } else { &bundle.together };
         let answers = match self.manner {
             Manner::Following => self.router.run(slot, script, &keys, &args, latest).await?,
             Manner::Once => self.router.run_once(slot, script, &keys, &args, latest).await?,
@@ -232,14 +286,16 @@ impl Together for Sender {
         TRIPS
     }
 
-    fn leaves(&self, asked: &mut Asked) {
+    fn leaves(&self, asked: &mut Asked, now: Instant) -> bool {
         asked.under_way = asked.claim.as_ref().map(Claim::request);
+        // Who waits keeps its own time.
+        asked.post.as_mut().is_none_or(|post| now < asked.deadline && post.leaves())
     }
 
     async fn send(&self, slot: u16, mut gathered: Vec<Asking<Self>>) {
         // What takes memory first: once a script has written, Redis does not look any more whether there is some.
         gathered.sort_by_key(|asking| asking.asked.verb);
-        let outcomes: Vec<_> = match self.together(slot, &gathered).await {
+        let outcomes: Vec<_> = match self.gathered(slot, &gathered).await {
             Ok(answers) => answers.into_iter().map(failed).collect(),
             Err(failure) => {
                 // Otherwise it was sent on already, as far as that goes.
@@ -250,7 +306,10 @@ impl Together for Sender {
         };
         for (mut asking, outcome) in gathered.into_iter().zip(outcomes) {
             settle(asking.asked.under_way.take(), &outcome);
-            asking.tell(outcome);
+            match asking.asked.post.take() {
+                Some(post) => post.tell(outcome),
+                None => asking.tell(outcome),
+            }
         }
     }
 }
@@ -266,7 +325,7 @@ mod tests {
         let bundle = Scripts::bundle();
         let code: String = bundle.together.source().lines().filter(|line| !line.trim().starts_with("--")).collect();
         assert_eq!((code.matches("KEYS").count(), code.matches("ARGV").count()), (1, 1), "{code}");
-        assert!(code.contains("K[k + 1]") && code.contains("A[a + 7]"));
+        assert!(code.contains("K[k + 1]") && code.contains("A[a + 5]"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! | key | type | what |
 //! |---|---|---|
-//! | `<prefix>:{<shard>}:lock:<name>` | hash: id, token, holder, note, at, delay | a held lock; expires |
+//! | `<prefix>:{<shard>}:lock:<name>` | string: id, token, at, delay, holder, note | a held lock; expires |
 //! | `<prefix>:{<shard>}:fence` | string | the last token given out in the shard; never expires |
 //! | `<prefix>:{<shard>}:wait:<name>` | hash: first, last, least; of each place its claim; of each claim what it asks for | a queue; expires |
 //! | `<prefix>:{<shard>}:void:<id>` | string | a claim's id that is dead; expires |
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Change it with anything above that a client of another version would misread.
-pub(crate) const LAYOUT: &str = "1";
+pub(crate) const LAYOUT: &str = "2";
 const SHARDS: u64 = 1_024;
 const SLOTS: u16 = 16_384;
 
@@ -208,7 +208,7 @@ mod tests {
             ["fencelock:{543}:fence", "fencelock:{543}:wait:a", "fencelock:{543}:void:07", "fencelock:{543}:free:a"]
         );
         assert_eq!([keys.gate(), Keys::new("fencelock").layout()], ["fencelock:{543}:gate:a", "fencelock:{layout}"]);
-        assert_eq!(LAYOUT, "1");
+        assert_eq!(LAYOUT, "2");
     }
 
     #[test]

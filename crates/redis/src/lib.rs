@@ -13,6 +13,7 @@ mod link;
 mod mail;
 mod node;
 mod open;
+mod post;
 mod probe;
 mod replicas;
 mod router;
@@ -27,6 +28,7 @@ mod waiting;
 pub use config::RedisConfig;
 pub use engine::RedisLock;
 pub use gate::{Effect, RedisGate, RedisPass};
-pub use node::{Node, NodeBundle, NodeFailure, NodeScript};
+pub use node::{Node, NodeBundle, NodeFailure, NodeScript, NodeVerb};
+pub use post::{NodeWords, Posts};
 /// The client library, for the values that an [`Effect`] answers with.
 pub use redis;

@@ -1,11 +1,12 @@
 //! One server among several: what an engine that asks many Redis servers is built on.
 
-use crate::bundle::{Bundle, Bundled, Manner, Wanted};
+use crate::bundle::{Bundle, Bundled, Manner, Verb, Wanted};
 use crate::config::RedisConfig;
 use crate::ears::Ears;
 use crate::failure::Failure;
 use crate::keys::Keys;
 use crate::link::Events;
+use crate::post::{NodeWords, Post, Posts};
 use crate::router::Router;
 use crate::script::LuaScript;
 use fencelock_core::{Error, Hint, Result};
@@ -32,18 +33,42 @@ impl fmt::Debug for NodeScript {
     }
 }
 
+/// A script of a [`NodeBundle`]. It answers with something, be it an error.
+pub struct NodeVerb(Verb);
+
+impl NodeVerb {
+    /// The script with this source, and how many keys and arguments it has. It names them one by one, as `KEYS[1]`.
+    #[must_use]
+    pub fn new(source: impl Into<String>, keys: usize, args: usize) -> Self {
+        Self(Verb::new(LuaScript::new(source), keys, args))
+    }
+
+    /// Beside it what does the same for several requests with few commands. It finds `n` requests after the k-th
+    /// of the keys `K` and the a-th of the arguments `A`, has `redis.call` as `call`, `redis.pcall` as `try` and the server's
+    /// `TIME` as `time()`, and sets `answers[number + i]` for each that it has done, wholly and for good. The
+    /// others are served one by one after it.
+    #[must_use]
+    pub fn many(self, source: impl Into<String>) -> Self {
+        Self(self.0.many(source))
+    }
+}
+
+impl fmt::Debug for NodeVerb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeVerb").finish_non_exhaustive()
+    }
+}
+
 /// Scripts that a [`Node`] runs many of in one call, if they are ready together.
 #[derive(Clone)]
 pub struct NodeBundle(Arc<Bundle>);
 
 impl NodeBundle {
-    /// Of each script its source, how many keys it has, and how many arguments. Each answers with
-    /// something, and one that fails does not keep the others from being run. Of what is sent
-    /// together the first scripts run first.
+    /// Of these. One that fails does not keep the others from being run. Of what is sent together the
+    /// first run first.
     #[must_use]
-    pub fn new<S: Into<String>>(scripts: impl IntoIterator<Item = (S, usize, usize)>) -> Self {
-        let scripts = scripts.into_iter().map(|(source, keys, args)| (LuaScript::new(source), keys, args));
-        Self(Arc::new(Bundle::new(scripts)))
+    pub fn new(verbs: impl IntoIterator<Item = NodeVerb>) -> Self {
+        Self(Arc::new(Bundle::new(verbs.into_iter().map(|verb| verb.0))))
     }
 }
 
@@ -164,6 +189,15 @@ impl Node {
     ) -> std::result::Result<Value, NodeFailure> {
         let deadline = Instant::now() + limit;
         Ok(self.bundled.run(&Wanted { verb: script, slot: 0, keys, args, deadline, claim: None }).await?)
+    }
+
+    /// Leaves a script of the bundle here, by its place there, to be run as [`run_together`](Self::run_together)
+    /// does. `to` is told what came of it, as of the node at `place`: not long after `deadline`, however silent the node is.
+    ///
+    /// A request that has not left by `deadline` never does. One that has may be told of when the call that it shares
+    /// is over, at the latest when the last of those who share it has no more time.
+    pub fn post(&self, script: usize, words: &NodeWords, deadline: Instant, to: Arc<dyn Posts>, place: usize) {
+        self.bundled.post(script, Arc::clone(&words.0), deadline, Post::new(to, place));
     }
 
     /// Begins to listen on a channel: everything from the moment this returns is heard.

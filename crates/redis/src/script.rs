@@ -1,6 +1,6 @@
 //! A Lua script, named by its digest once the server knows it.
 
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, Verb};
 use redis::{Cmd, Script};
 
 pub(crate) struct LuaScript {
@@ -76,21 +76,24 @@ pub(crate) const FREE: usize = 2;
 /// Frees the lock, and makes the id dead.
 pub(crate) const FREE_DEAD: usize = 3;
 
+const ACQUIRE_LUA: &str = include_str!("scripts/acquire.lua");
+const FREE_LUA: &str = include_str!("scripts/free.lua");
+
 /// A script of its own, so that who reserves nothing sends nothing more. The hold keeps the last token.
 fn reserving(acquire: &str) -> String {
-    acquire.replace("local token = math.max(", "local token = tonumber(ARGV[8]) + math.max(")
+    acquire.replace("local token = math.max(", "local token = tonumber(ARGV[6]) + math.max(")
 }
 
 /// An acquire that takes its place in the queue where it is contended, and leaves it with the grant.
 fn waiting(acquire: &str) -> String {
     let acquire = reserving(acquire)
-        .replace("held[3] or false}", "held[3] or false, queue()}")
+        .replace("rest:sub(1, size) or false}", "rest:sub(1, size) or false, queue()}")
         // What is handed over is asked for once more where an answer did not come: what that answered must take nothing later.
         .replace(
-            "        return {1, held[2]}",
-            "        if ARGV[7] ~= '0' then redis.pcall('set', KEYS[3], '', 'PX', ARGV[7]) end\n        return {1, held[2]}",
+            "    return held:match(",
+            "    if ARGV[5] ~= '0' then redis.pcall('set', KEYS[3], '', 'PX', ARGV[5]) end\n    return held:match(",
         )
-        .replace("\nreturn {1, token}", "\npcall(leave, KEYS[4], ARGV[1])\nreturn {1, token}");
+        .replace("\nreturn token", "\npcall(leave, KEYS[4], ARGV[1])\nreturn token");
     [include_str!("scripts/leave.lua"), include_str!("scripts/queue.lua"), &acquire].concat()
 }
 
@@ -102,32 +105,36 @@ fn handing(script: &str) -> String {
 /// The same for what may also close it for some time.
 fn forcing(script: &str) -> String {
     let parts = concat!(include_str!("scripts/hand.lua"), include_str!("scripts/nudge.lua"));
-    script.replace("--HAND--", parts)
+    reading(script).replace("--HAND--", parts)
+}
+
+/// What looks into a hold.
+fn reading(script: &str) -> String {
+    script.replace("--READ--", include_str!("scripts/read.lua"))
 }
 
 impl Scripts {
     pub(crate) fn bundle() -> Bundle {
-        let acquire = include_str!("scripts/acquire.lua");
-        let free = || LuaScript::splitting(handing(include_str!("scripts/free.lua")));
+        let free = |dead: &str| LuaScript::splitting(handing(&FREE_LUA.replace("--DEAD--\n", dead)));
         Bundle::new([
-            (LuaScript::new(acquire), 3, 7),
-            (LuaScript::new(waiting(acquire)), 4, 10),
-            (free(), 3, 4),
-            (free(), 4, 4),
+            Verb::new(LuaScript::new(ACQUIRE_LUA), 3, 5).many(include_str!("scripts/acquire_many.lua")),
+            Verb::new(LuaScript::new(waiting(ACQUIRE_LUA)), 4, 8),
+            Verb::new(free(""), 3, 2).many(include_str!("scripts/free_many.lua")),
+            Verb::new(free(include_str!("scripts/dead.lua")), 4, 3),
         ])
     }
 
     pub(crate) fn new() -> Self {
         Self {
-            acquire: LuaScript::new(include_str!("scripts/acquire.lua")),
-            reserve: LuaScript::new(reserving(include_str!("scripts/acquire.lua"))),
-            wait: LuaScript::new(waiting(include_str!("scripts/acquire.lua"))),
+            acquire: LuaScript::new(ACQUIRE_LUA),
+            reserve: LuaScript::new(reserving(ACQUIRE_LUA)),
+            wait: LuaScript::new(waiting(ACQUIRE_LUA)),
             free_alone: LuaScript::new(include_str!("scripts/free_alone.lua")),
             renew: LuaScript::splitting(include_str!("scripts/renew.lua")),
             void: LuaScript::new(include_str!("scripts/void.lua")),
-            inspect: LuaScript::new(include_str!("scripts/inspect.lua")),
+            inspect: LuaScript::new(reading(include_str!("scripts/inspect.lua"))),
             force: LuaScript::splitting(forcing(include_str!("scripts/force.lua"))),
-            force_alone: LuaScript::new(include_str!("scripts/force.lua")),
+            force_alone: LuaScript::new(reading(include_str!("scripts/force.lua"))),
         }
     }
 }
@@ -139,8 +146,8 @@ mod tests {
     #[test]
     fn what_reserves_differs_in_the_token_alone() {
         let scripts = Scripts::new();
-        assert_eq!(scripts.reserve.source().matches("ARGV[8]").count(), 1);
-        assert_eq!(scripts.reserve.source().replace("tonumber(ARGV[8]) + ", ""), scripts.acquire.source());
+        assert_eq!(scripts.reserve.source().matches("ARGV[6]").count(), 1);
+        assert_eq!(scripts.reserve.source().replace("tonumber(ARGV[6]) + ", ""), scripts.acquire.source());
     }
 
     #[test]
@@ -148,7 +155,7 @@ mod tests {
         let scripts = Scripts::new();
         let wait = scripts.wait.source();
         for (what, times) in
-            [(", queue()}", 1), ("pcall(leave,", 1), ("'PX', ARGV[7]) end", 2), ("local function", 2), ("ARGV[8]", 2)]
+            [(", queue()}", 1), ("pcall(leave,", 1), ("'PX', ARGV[5]) end", 2), ("local function", 3), ("ARGV[6]", 2)]
         {
             assert_eq!(wait.matches(what).count(), times, "{what}");
         }

@@ -92,12 +92,11 @@ impl Store {
         queue: Option<&str>,
     ) -> std::result::Result<Answer, Failure> {
         let (id, ttl, base) = (claim.id().to_string(), millis(claim.server_ttl()), self.config.token_base.to_string());
-        let note = claim.note().map_or("", |note| note);
-        let delay = millis(claim.lock_delay());
+        let rest = kept(claim);
         // What was sent before may still arrive, and must find nothing to take once this hold is over.
         let spent = if claim.is_unanswered() { void_ttl(claim) } else { "0".to_owned() };
         let (slot, name, lock) = (keys.slot(), keys, [keys.lock(), keys.fence(), keys.void(&id)]);
-        let args = [id.as_str(), &ttl, claim.holder(), note, &base, &delay, &spent];
+        let args = [id.as_str(), &ttl, &rest, &base, &spent];
         let (deadline, claimed, replicas) = (self.deadline(), Some(claim), self.config.wait_replicas);
         if replicas == 0 && claim.reserve() == 0 && queue.is_none() {
             let wanted = Wanted { verb: ACQUIRE, slot, keys: &lock, args: &args, deadline, claim: claimed };
@@ -138,7 +137,7 @@ impl Store {
         let keys: Vec<_> = holds.iter().map(|hold| self.keys.of(hold.claim.name()).lock()).collect();
         let args: Vec<_> = holds
             .iter()
-            .flat_map(|hold| [hold.claim.id().to_string(), hold.token.to_string(), millis(hold.server_ttl)])
+            .flat_map(|hold| [hold_of(hold.claim.id(), Some(hold.token)), millis(hold.server_ttl)])
             .collect();
         let answer = self.router.run(slot, &self.scripts.renew, &keys, &args, deadline).await?;
         let Value::Array(answers) = answer else { return Err(Failure::odd_answer()) };
@@ -172,27 +171,29 @@ impl Store {
         token: Option<FencingToken>,
         void: Option<String>,
     ) -> Result<bool> {
-        let (id, deadline, slot) = (id.to_string(), self.deadline(), keys.slot());
-        let token = token.map(|token| token.to_string()).unwrap_or_default();
-        let (channel, all) = (keys.channel(), [keys.lock(), keys.fence(), keys.queue()]);
-        let args = [id.as_str(), &token, &channel, void.as_deref().unwrap_or("0")];
-        let free = Wanted { verb: FREE, slot, keys: &all, args: &args, deadline, claim: None };
+        let (hold, deadline, slot) = (hold_of(id, token), self.deadline(), keys.slot());
+        let (channel, dead) = (keys.channel(), keys.void(&id.to_string()));
+        let (all, args) = ([keys.lock(), keys.fence(), keys.queue()], [hold.as_str(), &channel]);
         let outcome = match &void {
-            None => self.bundled.run(&free).await,
-            Some(_) => {
-                let [lock, fence, queue] = all.clone();
-                let all = [lock, fence, queue, keys.void(&id)];
-                self.bundled.run(&Wanted { verb: FREE_DEAD, keys: &all, ..free }).await
+            None => {
+                let free = Wanted { verb: FREE, slot, keys: &all, args: &args, deadline, claim: None };
+                self.bundled.run(&free).await
+            }
+            Some(ttl) => {
+                let ([lock, fence, queue], [hold, channel]) = (&all, args);
+                let (all, args) = ([lock, fence, queue, &dead], [hold, channel, ttl]);
+                self.bundled
+                    .run(&Wanted { verb: FREE_DEAD, slot, keys: &all, args: &args, deadline, claim: None })
+                    .await
             }
         };
         let answer = match outcome {
             Err(failure) if failure.next == Next::TryAgain => {
                 // Some keys are here and others there. Dead first: nothing may come in between.
                 if let Some(ttl) = &void {
-                    self.router.run(slot, &self.scripts.void, &[keys.void(&id)], &[ttl], deadline).await?;
+                    self.router.run(slot, &self.scripts.void, &[&dead], &[ttl], deadline).await?;
                 }
-                let (lock, args) = ([keys.lock()], [id.as_str(), &token, &channel]);
-                self.router.run(slot, &self.scripts.free_alone, &lock, &args, deadline).await?
+                self.router.run(slot, &self.scripts.free_alone, &[keys.lock()], &args, deadline).await?
             }
             outcome => outcome?,
         };
@@ -238,16 +239,31 @@ fn millis(ttl: Duration) -> String {
     ttl.as_nanos().div_ceil(1_000_000).to_string()
 }
 
+/// What a hold begins with: the claim's id, and the token unless it may be any.
+fn hold_of(id: ClaimId, token: Option<FencingToken>) -> String {
+    token.map_or_else(|| format!("{id} "), |token| format!("{id} {token} "))
+}
+
+/// What a hold keeps besides its id, its token and its beginning.
+fn kept(claim: &Claim) -> String {
+    let (holder, note) = (claim.holder(), claim.note().map_or("", |note| note));
+    format!("{} {} {holder}{note}", millis(claim.lock_delay()), holder.len())
+}
+
 /// For how long a claim's id stays dead.
 fn void_ttl(claim: &Claim) -> String {
     millis(claim.server_ttl().max(VOID))
 }
 
 fn answer(value: &Value, replicas: std::result::Result<u32, Failure>) -> std::result::Result<Answer, Failure> {
-    let Value::Array(parts) = value else { return Err(Failure::odd_answer()) };
+    let parts = match value {
+        Value::BulkString(_) => return Ok(Answer::Granted(number(value)?, replicas)),
+        Value::Int(0) => return Ok(Answer::Dead),
+        Value::Array(parts) => parts,
+        _ => return Err(Failure::odd_answer()),
+    };
     match parts.as_slice() {
-        [Value::Int(1), token] => Ok(Answer::Granted(number(token)?, replicas)),
-        [Value::Int(0), Value::Int(left), holder, least @ ..] => {
+        [Value::Int(left), holder, least @ ..] => {
             let least = match least.first() {
                 Some(Value::Int(least @ 1..)) => duration(*least),
                 _ => None,
@@ -260,7 +276,6 @@ fn answer(value: &Value, replicas: std::result::Result<u32, Failure>) -> std::re
                 is_queued: least.is_some(),
             })
         }
-        [Value::Int(-1)] => Ok(Answer::Dead),
         _ => Err(Failure::odd_answer()),
     }
 }

@@ -1,21 +1,15 @@
-//! Asking all nodes at once. Nobody waits for the slow ones longer than a majority needs.
+//! Asking all nodes at once: by a task for each, or by leaving the request with what is sent together.
 
-use fencelock_core::{Result as Outcome, check_runtime};
-use fencelock_redis::NodeFailure;
+use crate::answers::{Answers, Hearing};
+use crate::member::{Member, failure};
+use crate::set::Set;
+use fencelock_core::{ErrorKind, Result as Outcome, check_runtime};
+use fencelock_redis::redis::Value;
+use fencelock_redis::{NodeFailure, NodeWords, Posts};
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
-
-/// What a node answered, by its place in the set.
-pub(crate) type Answered<T> = (usize, Result<T, NodeFailure>);
-
-/// The answers to one question, as they come. Dropping it takes nothing back:
-/// each request runs in a task of its own, to its end.
-pub(crate) struct Answers<T> {
-    coming: mpsc::UnboundedReceiver<Answered<T>>,
-    left: usize,
-}
+use tokio::time::Instant;
 
 /// Whether there is a runtime here, which everything that is asked needs. Whoever is called by users looks first.
 ///
@@ -25,41 +19,68 @@ pub(crate) fn here() -> Outcome<()> {
     check_runtime().map_err(|e| e.with_engine("redlock"))
 }
 
-/// Starts one task for each question, in the runtime of this thread; the requests go out at once.
-pub(crate) fn ask<T, F>(questions: impl IntoIterator<Item = F>) -> Answers<T>
+/// Starts one task for each question, in the runtime of this thread; the requests go out at once, and each
+/// runs to its end.
+pub(crate) fn ask<T, F>(questions: impl ExactSizeIterator<Item = F>) -> Answers<T>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, NodeFailure>> + Send + 'static,
 {
-    let (told, coming) = mpsc::unbounded_channel();
-    let mut left = 0;
-    for (at, question) in questions.into_iter().enumerate() {
-        let told = told.clone();
-        left += 1;
+    let (answers, hearing) = Answers::told_by_tasks(questions.len());
+    for (at, question) in questions.enumerate() {
+        let mut telling = Telling(Some((Arc::clone(&hearing), at)));
         tokio::spawn(async move {
             let answer = question.await;
-            let _ = told.send((at, answer));
+            telling.tell(answer);
         });
     }
-    Answers { coming, left }
+    answers
 }
 
-impl<T> Answers<T> {
-    /// The next answer or failure; `None` when each node has told.
-    pub(crate) async fn next(&mut self) -> Option<Answered<T>> {
-        let answer = self.coming.recv().await?;
-        self.left = self.left.saturating_sub(1);
-        Some(answer)
-    }
+/// A task's duty: one that is ended has told so.
+struct Telling<T>(Option<(Arc<Hearing<T>>, usize)>);
 
-    /// As [`next`](Self::next), but not after `grace`.
-    pub(crate) async fn next_by(&mut self, grace: Instant) -> Option<Answered<T>> {
-        timeout_at(grace, self.next()).await.ok().flatten()
+impl<T> Telling<T> {
+    fn tell(&mut self, answer: Result<T, NodeFailure>) {
+        if let Some((hearing, at)) = self.0.take() {
+            hearing.tell(at, answer);
+        }
     }
+}
 
-    /// How many have not told yet.
-    pub(crate) fn left(&self) -> usize {
-        self.left
+impl<T> Drop for Telling<T> {
+    fn drop(&mut self) {
+        let mut why = failure(ErrorKind::Unavailable, "its runtime has ended");
+        why.settled = false;
+        self.tell(Err(why));
+    }
+}
+
+/// One script of the bundle for all nodes.
+pub(crate) struct Posting {
+    pub(crate) script: usize,
+    pub(crate) words: NodeWords,
+    pub(crate) limit: Duration,
+}
+
+impl Set {
+    /// Leaves the script with each node that `takes` it, to travel with what else is ready. What came of it is `read` in
+    /// passing, so it must not block, nor be about these answers.
+    pub(crate) fn post<T: Send + 'static>(
+        &self,
+        Posting { script, words, limit }: Posting,
+        takes: impl Fn(&Member) -> Result<(), NodeFailure>,
+        read: impl Fn(usize, Result<Value, NodeFailure>) -> Result<T, NodeFailure> + Send + Sync + 'static,
+    ) -> Answers<T> {
+        let end = Instant::now() + limit;
+        let (answers, hearing) = Answers::posted(self.size(), self.majority(), end, read);
+        for (at, member) in self.members.iter().enumerate() {
+            match takes(member) {
+                Ok(()) => member.node.post(script, &words, end, Arc::clone(&hearing) as Arc<dyn Posts>, at),
+                Err(failure) => hearing.told(at, Err(failure)),
+            }
+        }
+        answers
     }
 }
 

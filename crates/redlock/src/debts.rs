@@ -9,6 +9,7 @@ use crate::set::{Set, lock};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, Weak};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
@@ -76,8 +77,10 @@ impl Debts {
 impl Set {
     /// The node at `at` did not answer an undo: it is asked again from now on.
     pub(crate) fn owes(&self, at: usize, id: &str, debt: Debt) {
+        // Where a runtime has ended there is nobody left to pay.
+        let Ok(home) = Handle::try_current() else { return };
         if self.members.get(at).is_some_and(|member| member.debts.add(id, debt)) {
-            tokio::spawn(collect(Weak::clone(&self.itself), at));
+            home.spawn(collect(Weak::clone(&self.itself), at));
         }
     }
 }

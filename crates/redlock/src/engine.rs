@@ -78,7 +78,7 @@ impl RedlockLock {
 
     async fn attempt(&self, claim: &Claim) -> Result<Came> {
         let set = &self.shared.set;
-        let keys = set.keys.of(claim.name());
+        let keys = Arc::new(set.keys.of(claim.name()));
         let sent_at = claim.now();
         let end = Instant::now() + longest(claim);
         let limit = set.limit(claim.ttl());
@@ -98,12 +98,13 @@ impl RedlockLock {
                 Ok(token) => {
                     let noted = tally.noted().is_some();
                     let lacking = tally.lacking(token).filter(|_| noted);
-                    tokens.note(set, claim, keys, token, lacking, answers);
+                    tokens.note(set, claim, &keys, token, lacking, answers);
                     let hold = self.polling.hold(claim.name());
-                    let lease = RedlockLease::new(Arc::clone(&self.shared), claim.clone(), token, hold);
+                    let lease = RedlockLease::new(Arc::clone(&self.shared), claim.clone(), keys, token, hold);
                     Ok(Came::To(Attempt::Granted(Grant::new(claim, lease, sent_at, token).with_margin(MARGIN))))
                 }
                 Err(e) => {
+                    drop(answers);
                     self.give_up(claim, &keys).await?;
                     Err(e)
                 }
@@ -117,6 +118,7 @@ impl RedlockLock {
         let obstacle = tally.obstacle();
         // One that has answered since, and was not counted, may have granted its part.
         let uncounted = answers.left() > 0 || claim.is_unanswered();
+        drop(answers);
         if !matches!(obstacle, Obstacle::Dead) && (tally.left_something() || uncounted) {
             self.give_up(claim, &keys).await?;
         } else if !matches!(obstacle, Obstacle::Dead) {
@@ -162,7 +164,7 @@ impl RedlockLock {
     }
 
     /// Undoes this attempt on all nodes. Whatever comes next has a new id.
-    async fn give_up(&self, claim: &Claim, keys: &NameKeys) -> Result<()> {
+    async fn give_up(&self, claim: &Claim, keys: &Arc<NameKeys>) -> Result<()> {
         match self.undo(claim, keys).await {
             Ok(()) => claim.next_attempt_undone()?,
             Err(_) => claim.next_attempt()?,
@@ -174,7 +176,7 @@ impl RedlockLock {
     ///
     /// A majority is enough for the lock: since the id is dead there, it can never be held again.
     /// Who did not answer is asked again in the background, for as long as it may have a part.
-    async fn undo(&self, claim: &Claim, keys: &NameKeys) -> Result<()> {
+    async fn undo(&self, claim: &Claim, keys: &Arc<NameKeys>) -> Result<()> {
         let set = &self.shared.set;
         let mut answers = set.free(claim, keys, claim.server_ttl(), claim.is_unanswered());
         let mut done = 0;
@@ -259,7 +261,7 @@ impl DistributedLock for RedlockLock {
             return Ok(());
         }
         here()?;
-        self.undo(claim, &self.shared.set.keys.of(claim.name())).await
+        self.undo(claim, &Arc::new(self.shared.set.keys.of(claim.name()))).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>> {

@@ -2,6 +2,7 @@
 
 use crate::ask::here;
 use crate::engine::Shared;
+use crate::keys::NameKeys;
 use async_trait::async_trait;
 use fencelock_core::group::Renewing;
 use fencelock_core::{
@@ -15,6 +16,7 @@ use std::time::Duration;
 pub(crate) struct RedlockLease {
     shared: Arc<Shared>,
     claim: Claim,
+    keys: Arc<NameKeys>,
     token: FencingToken,
     /// The longest that the nodes were asked to keep it, in milliseconds.
     longest: AtomicU64,
@@ -23,8 +25,14 @@ pub(crate) struct RedlockLease {
 }
 
 impl RedlockLease {
-    pub(crate) fn new(shared: Arc<Shared>, claim: Claim, token: FencingToken, hold: LocalHold) -> Self {
-        Self { shared, claim, token, longest: AtomicU64::new(0), _hold: hold }
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        claim: Claim,
+        keys: Arc<NameKeys>,
+        token: FencingToken,
+        hold: LocalHold,
+    ) -> Self {
+        Self { shared, claim, keys, token, longest: AtomicU64::new(0), _hold: hold }
     }
 
     fn told(&self, e: Error, operation: &'static str) -> Error {
@@ -64,8 +72,7 @@ impl Lease for RedlockLease {
         here().map_err(|e| self.told(e, "release"))?;
         let set = &self.shared.set;
         let longest = Duration::from_millis(self.longest.load(Ordering::SeqCst));
-        let keys = set.keys.of(self.claim.name());
-        let mut answers = set.free(&self.claim, &keys, longest, self.claim.is_unanswered());
+        let mut answers = set.free(&self.claim, &self.keys, longest, self.claim.is_unanswered());
         let (mut freed, mut not_held) = (0, 0);
         while let Some((_, answer)) = answers.next().await {
             match answer {

@@ -2,6 +2,7 @@
 
 mod admin;
 mod admit;
+mod answers;
 mod ask;
 mod config;
 mod debts;

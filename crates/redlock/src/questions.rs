@@ -1,16 +1,18 @@
 //! What is asked of each node about a lock, typed.
 
-use crate::ask::{Answers, millis};
+use crate::answers::Answers;
+use crate::ask::{Posting, millis};
 use crate::debts::Debt;
 use crate::keys::{CLOSED, NameKeys};
 use crate::member::Member;
 use crate::scripts::{ACQUIRE, CONFIRM, FREE, PROPOSE};
-use crate::set::Set;
+use crate::set::{Set, lock};
 use crate::votes::{self, Forced, Renewed, Reply, Vote};
 use fencelock_core::group::Renewing;
 use fencelock_core::{Claim, FencingToken};
 use fencelock_redis::redis::Value;
-use std::sync::{Arc, Weak};
+use fencelock_redis::{NodeFailure, NodeWords, Posts};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -19,7 +21,7 @@ const VOID: Duration = Duration::from_secs(60);
 
 impl Set {
     /// Sends one acquire to each node that votes, with a number to propose if there is one: nothing here sends it
-    /// again. The claim knows of each before it leaves.
+    /// again. The claim knows of each before it leaves. What has not left when the answers are dropped never does.
     pub(crate) fn acquire(
         &self,
         claim: &Claim,
@@ -28,52 +30,47 @@ impl Set {
         limit: Duration,
     ) -> Answers<Vote> {
         let id = claim.id().to_string();
-        let at = Arc::new([keys.lock.clone(), keys.fence.clone(), keys.void(&id)]);
-        let note = claim.note().map_or_else(String::new, ToString::to_string);
+        let void = keys.void(&id);
         let (ttl, delay) = (millis(claim.server_ttl()), millis(claim.lock_delay()));
         let guess = guess.map_or_else(String::new, |guess| guess.to_string());
-        let what = Arc::new([id, ttl, claim.holder().to_string(), note, delay, guess]);
-        self.ask(|_, member| {
-            let (at, what) = (Arc::clone(&at), Arc::clone(&what));
-            let under_way = claim.request();
-            async move {
-                let outcome = match member.votes() {
-                    Ok(()) => member.node.run_together(ACQUIRE, &*at, &*what, limit).await,
-                    Err(failure) => Err(failure),
-                };
-                if outcome.as_ref().map_or_else(|failure| failure.settled, |_| true) {
-                    under_way.answered();
-                }
-                let vote = votes::vote(&outcome?)?;
-                if vote == Vote::Unseeded {
-                    member.report_unseeded();
-                }
-                Ok(vote)
+        let note = claim.note().map_or("", |note| note);
+        let words = NodeWords::new(
+            &[&keys.lock, &keys.fence, &void],
+            &[id.as_str(), &ttl, claim.holder(), note, &delay, &guess],
+        );
+        let requests: Vec<_> = self.members.iter().map(|_| Some(claim.request())).collect();
+        let (requests, set) = (Mutex::new(requests), Weak::clone(&self.itself));
+        let read = move |at: usize, outcome: Result<Value, NodeFailure>| {
+            let under_way = lock(&requests).get_mut(at).and_then(Option::take);
+            if let Some(under_way) = under_way
+                && outcome.as_ref().map_or_else(|failure| failure.settled, |_| true)
+            {
+                under_way.answered();
             }
-        })
+            let vote = votes::vote(&outcome?)?;
+            if vote == Vote::Unseeded
+                && let Some(set) = set.upgrade()
+                && let Some(member) = set.members.get(at)
+            {
+                member.report_unseeded();
+            }
+            Ok(vote)
+        };
+        self.post(Posting { script: ACQUIRE, words, limit }, Member::votes, read).only_while_wanted()
     }
 
     /// Proposes a token to each node, once: nothing here sends it again.
     pub(crate) fn propose(&self, id: &str, keys: &NameKeys, token: FencingToken, limit: Duration) -> Answers<Reply> {
-        let at = Arc::new([keys.fence.clone(), keys.lock.clone()]);
-        let what = Arc::new([token.to_string(), id.to_owned()]);
-        self.ask(|_, member| {
-            let (at, what) = (Arc::clone(&at), Arc::clone(&what));
-            async move {
-                member.votes()?;
-                votes::reply(&member.node.run_together(PROPOSE, &*at, &*what, limit).await?)
-            }
-        })
+        let words = NodeWords::new(&[&keys.fence, &keys.lock], &[token.to_string().as_str(), id]);
+        let read = |_, outcome: Result<Value, NodeFailure>| votes::reply(&outcome?);
+        self.post(Posting { script: PROPOSE, words, limit }, Member::votes, read)
     }
 
     /// Notes an accepted token with the hold on one node, where that was not done yet.
-    pub(crate) fn confirm(&self, at: usize, id: &str, lock: &str, token: FencingToken) {
-        let Some(member) = self.members.get(at).map(Arc::clone) else { return };
-        let (at, what) = ([lock.to_owned()], [token.to_string(), id.to_owned()]);
-        let limit = self.config.request_timeout;
-        tokio::spawn(async move {
-            let _ = member.node.run_together(CONFIRM, &at, &what, limit).await;
-        });
+    pub(crate) fn confirm(&self, at: usize, id: &str, key: &str, token: FencingToken) {
+        let Some(member) = self.members.get(at) else { return };
+        let words = NodeWords::new(&[key], &[token.to_string().as_str(), id]);
+        member.node.post(CONFIRM, &words, Instant::now() + self.config.request_timeout, Arc::new(Nobody), at);
     }
 
     /// Renews all `holds` on each node, in one command; one answer for each.
@@ -94,34 +91,34 @@ impl Set {
 
     /// Frees on each node what the claim holds, and makes the id dead there if `void`; true where it held.
     /// `ttl` is the longest that a node may keep it. Who does not answer is asked again, after this.
-    pub(crate) fn free(&self, claim: &Claim, keys: &NameKeys, ttl: Duration, void: bool) -> Answers<bool> {
-        let id = claim.id().to_string();
+    pub(crate) fn free(&self, claim: &Claim, keys: &Arc<NameKeys>, ttl: Duration, void: bool) -> Answers<bool> {
+        let id = claim.id();
         let longest = ttl.max(claim.server_ttl()).max(VOID);
-        let at = Arc::new([keys.lock.clone(), keys.void(&id)]);
         let until = Instant::now() + longest;
-        let limit = self.config.request_timeout;
-        let (void_for, channel) = (millis(longest), keys.channel.clone());
-        self.ask(|place, member| {
-            let (at, set) = (Arc::clone(&at), Weak::clone(&self.itself));
-            let (id, void_for, channel) = (id.clone(), void_for.clone(), channel.clone());
-            async move {
-                if !member.is_known() {
-                    member.votes()?; // nothing was ever sent there
+        let (text, void_for) = (id.to_string(), if void { millis(longest) } else { "0".to_owned() });
+        let words = NodeWords::new(&[&keys.lock, &keys.void(&text)], &[&text, &void_for, &keys.channel]);
+        let (keys, set) = (Arc::clone(keys), Weak::clone(&self.itself));
+        let read = move |place, outcome: Result<Value, NodeFailure>| match outcome {
+            Ok(answer) => Ok(answer == Value::Int(1)),
+            Err(failure) => {
+                if let (Some(set), false) = (set.upgrade(), failure.refused) {
+                    let id = id.to_string();
+                    let args = [id.clone(), millis(longest), keys.channel.clone()];
+                    let keys = [keys.lock.clone(), keys.void(&id)];
+                    set.owes(place, &id, Debt { keys, args, until });
                 }
-                let what = [id, if void { void_for.clone() } else { "0".to_owned() }, channel];
-                match member.node.run_together(FREE, &*at, &what, limit).await {
-                    Ok(answer) => Ok(answer == Value::Int(1)),
-                    Err(failure) => {
-                        if let (Some(set), false) = (set.upgrade(), failure.refused) {
-                            let [id, _, channel] = what;
-                            let (keys, args) = ((*at).clone(), [id.clone(), void_for, channel]);
-                            set.owes(place, &id, Debt { keys, args, until });
-                        }
-                        Err(failure)
-                    }
-                }
+                Err(failure)
             }
-        })
+        };
+        // Where nothing was ever sent there is nothing to free.
+        let was_sent = |member: &Member| match member.is_known() {
+            true => Ok(()),
+            false => member.votes().map_err(|mut failure| {
+                failure.refused = true;
+                failure
+            }),
+        };
+        self.post(Posting { script: FREE, words, limit: self.config.request_timeout }, was_sent, read)
     }
 
     /// Who holds each node's part.
@@ -149,4 +146,15 @@ impl Set {
             }
         })
     }
+}
+
+/// Whoever asks, and does not want to know.
+struct Nobody;
+
+impl Posts for Nobody {
+    fn leaves(&self, _: usize) -> bool {
+        true
+    }
+
+    fn told(&self, _: usize, _: Result<Value, NodeFailure>) {}
 }

@@ -1,6 +1,6 @@
 //! The scripts that run on each node.
 
-use fencelock_redis::{NodeBundle, NodeScript};
+use fencelock_redis::{NodeBundle, NodeScript, NodeVerb};
 
 /// What is grouped, by its place in the bundle: what takes memory first.
 pub(crate) const ACQUIRE: usize = 0;
@@ -10,10 +10,10 @@ pub(crate) const FREE: usize = 3;
 
 pub(crate) fn bundle() -> NodeBundle {
     NodeBundle::new([
-        (include_str!("scripts/acquire.lua"), 3, 6),
-        (include_str!("scripts/propose.lua"), 2, 2),
-        (include_str!("scripts/confirm.lua"), 1, 2),
-        (include_str!("scripts/free.lua"), 2, 3),
+        NodeVerb::new(include_str!("scripts/acquire.lua"), 3, 6).many(include_str!("scripts/acquire_many.lua")),
+        NodeVerb::new(include_str!("scripts/propose.lua"), 2, 2),
+        NodeVerb::new(include_str!("scripts/confirm.lua"), 1, 2),
+        NodeVerb::new(include_str!("scripts/free.lua"), 2, 3).many(include_str!("scripts/free_many.lua")),
     ])
 }
 

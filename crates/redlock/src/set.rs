@@ -1,6 +1,7 @@
 //! The nodes together: who they are, and what they guarantee.
 
-use crate::ask::{Answers, ask, here};
+use crate::answers::Answers;
+use crate::ask::{ask, here};
 use crate::config::RedlockConfig;
 use crate::keys::Keys;
 use crate::looks;

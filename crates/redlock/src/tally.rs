@@ -99,13 +99,12 @@ impl Tally {
 
     /// The token that a majority has noted with the claim's hold: with this attempt, or it was granted before.
     pub(crate) fn noted(&self) -> Option<FencingToken> {
-        let mut counts: HashMap<FencingToken, usize> = HashMap::new();
-        for vote in &self.votes {
-            if let Vote::Granted { token: Some(token), .. } = vote {
-                *counts.entry(*token).or_default() += 1;
-            }
-        }
-        counts.into_iter().find(|(_, count)| *count >= self.majority()).map(|(token, _)| token)
+        let noted = |vote: &Vote| match vote {
+            Vote::Granted { token, .. } => *token,
+            _ => None,
+        };
+        let times = |token| self.count(|vote| noted(vote) == Some(token));
+        self.votes.iter().filter_map(noted).find(|token| times(*token) >= self.majority())
     }
 
     /// Where the claim holds, and `token` is not noted with it.

@@ -31,7 +31,7 @@
 //!   node that accepted the other's token refuses it, and is not told to note it.
 //! - `confirm.lua` and `propose.lua` only ever replace it with a larger one of the same claim.
 
-use crate::ask::Answers;
+use crate::answers::Answers;
 use crate::keys::NameKeys;
 use crate::numbers::Numbers;
 use crate::set::{Set, lock};
@@ -39,7 +39,7 @@ use crate::tally::Tally;
 use crate::votes::{Reply, Vote};
 use fencelock_core::{Claim, Error, ErrorKind, FencingToken, Result};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -80,26 +80,25 @@ impl Tokens {
         self: &Arc<Self>,
         set: &Arc<Set>,
         claim: &Claim,
-        keys: NameKeys,
+        keys: &Arc<NameKeys>,
         token: FencingToken,
         lacking: impl Iterator<Item = usize>,
-        mut late: Answers<Vote>,
+        late: Answers<Vote>,
     ) {
         lacking.for_each(|at| set.confirm(at, &claim.id().to_string(), &keys.lock, token));
-        if late.left() == 0 {
-            return;
-        }
-        let (tokens, set, claim) = (Arc::clone(self), Arc::clone(set), claim.clone());
-        tokio::spawn(async move {
-            while let Some((at, vote)) = late.next().await {
-                let Ok(vote) = vote else { continue };
-                if let Some(counter) = vote.counter() {
-                    tokens.numbers.heard(keys.shard, counter);
-                }
-                let is_overtaken = vote.counter().is_some_and(|counter| counter >= token.get());
-                if vote.lacks(token) && !is_overtaken {
-                    set.confirm(at, &claim.id().to_string(), &keys.lock, token);
-                }
+        let (tokens, set) = (Arc::clone(self), Weak::clone(&set.itself));
+        let (id, keys) = (claim.id(), Arc::clone(keys));
+        late.later(move |at, vote| {
+            let Ok(vote) = vote else { return };
+            if let Some(counter) = vote.counter() {
+                tokens.numbers.heard(keys.shard, counter);
+            }
+            let is_overtaken = vote.counter().is_some_and(|counter| counter >= token.get());
+            if vote.lacks(token)
+                && !is_overtaken
+                && let Some(set) = set.upgrade()
+            {
+                set.confirm(at, &id.to_string(), &keys.lock, token);
             }
         });
     }
@@ -193,16 +192,14 @@ async fn round(
         if accepted >= majority && held >= majority {
             // The hold's token is noted wherever the hold is, so that any majority of its nodes can renew it.
             unnoted.into_iter().for_each(|at| set.confirm(at, id, &keys.lock, token));
-            if replies.left() > 0 {
-                let (set, id, lock) = (Arc::clone(set), id.to_owned(), keys.lock.clone());
-                tokio::spawn(async move {
-                    while let Some((at, reply)) = replies.next().await {
-                        if !matches!(reply, Ok(Reply::Accepted { holds: true } | Reply::Unseeded)) {
-                            set.confirm(at, &id, &lock, token);
-                        }
-                    }
-                });
-            }
+            let (set, id, key) = (Weak::clone(&set.itself), id.to_owned(), keys.lock.clone());
+            replies.later(move |at, reply| {
+                if !matches!(reply, Ok(Reply::Accepted { holds: true } | Reply::Unseeded))
+                    && let Some(set) = set.upgrade()
+                {
+                    set.confirm(at, &id, &key, token);
+                }
+            });
             return Ok(None);
         }
         if accepted + replies.left() < majority && answered >= majority {

@@ -109,7 +109,9 @@ async fn a_guess_that_is_refused_is_followed_by_a_larger_number() {
         println!("refused by {refusing:?}: {token}");
         assert!(token == ahead + 1 || (refusing.len() == 1 && token > before), "{token}");
         let wanted = token.to_string();
-        until("noted on all", SLACK, || (0..3).all(|at| noted(&nodes, at, "a") == wanted)).await;
+        // In one round, a node outside of its majority that refused the number has a counter as large, and notes nothing.
+        let told = |at: usize| token == ahead + 1 || !refusing.contains(&at);
+        until("noted on all", SLACK, || (0..3).filter(|at| told(*at)).all(|at| noted(&nodes, at, "a") == wanted)).await;
         let shown = engine.inspect(claim("a", TTL).name()).await.unwrap().unwrap();
         assert_eq!((shown.token, shown.claim), (grant.token, Some(grant.claim.id())));
         grant.lease.release().await.unwrap();

@@ -8,6 +8,8 @@ mod founding;
 mod gate;
 mod heartbeat;
 mod holds;
+#[cfg(test)]
+mod idle_tests;
 mod keeper;
 mod keys;
 mod lease;

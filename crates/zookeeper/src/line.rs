@@ -4,11 +4,16 @@
 
 use fencelock_core::ClaimId;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 #[derive(Default)]
-pub(crate) struct Line(Mutex<HashMap<ClaimId, Option<Next>>>);
+pub(crate) struct Line {
+    spots: Mutex<HashMap<ClaimId, Option<Next>>>,
+    /// How many wait to be told by another.
+    waiting: AtomicUsize,
+}
 
 /// Who waits to be told by the one before.
 ///
@@ -27,6 +32,30 @@ impl Next {
     }
 }
 
+/// A claim's wait to be told by the one before it.
+pub(crate) struct Told<'a> {
+    handed: oneshot::Receiver<()>,
+    waiting: &'a AtomicUsize,
+}
+
+impl<'a> Told<'a> {
+    /// How many of this client wait to be told, itself among them as long as this is there.
+    pub(crate) fn waiting(&self) -> &'a AtomicUsize {
+        self.waiting
+    }
+
+    /// Whether the one before left it the first; else it has to look by itself.
+    pub(crate) async fn heard(&mut self) -> bool {
+        (&mut self.handed).await.is_ok()
+    }
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A claim in the line, until this is dropped: whoever is behind it looks then.
 pub(crate) struct Spot<'a> {
     line: &'a Line,
@@ -36,7 +65,7 @@ pub(crate) struct Spot<'a> {
 
 impl Line {
     fn spots(&self) -> MutexGuard<'_, HashMap<ClaimId, Option<Next>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.spots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn enter(&self, id: ClaimId) -> Spot<'_> {
@@ -45,12 +74,13 @@ impl Line {
     }
 
     /// Has the claim with the node `path` be told when `before` is done; none if nobody here would know.
-    pub(crate) fn queue_behind(&self, before: ClaimId, path: &str) -> Option<oneshot::Receiver<()>> {
+    pub(crate) fn queue_behind(&self, before: ClaimId, path: &str) -> Option<Told<'_>> {
         let mut spots = self.spots();
         let spot = spots.get_mut(&before)?;
         let (handed, told) = oneshot::channel();
         *spot = Some(Next { path: path.to_owned(), handed });
-        Some(told)
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Some(Told { handed: told, waiting: &self.waiting })
     }
 
     /// Who waits to be told by this claim, if anybody still does.
@@ -93,17 +123,21 @@ mod tests {
         let line = Line::default();
         assert!(line.queue_behind(id(1), "/b").is_none(), "nobody is there");
         let first = line.enter(id(1));
-        let told = line.queue_behind(id(1), "/b").unwrap();
+        let mut told = line.queue_behind(id(1), "/b").unwrap();
         first.granted();
         let next = line.next_of(id(1)).unwrap();
         assert_eq!(next.path, "/b");
         next.hand_over();
-        assert!(told.await.is_ok());
+        assert_eq!(told.waiting().load(Ordering::Relaxed), 1);
+        assert!(told.heard().await);
+        drop(told);
         line.leave(id(1));
         let second = line.enter(id(2));
-        let told = line.queue_behind(id(2), "/c").unwrap();
+        let mut told = line.queue_behind(id(2), "/c").unwrap();
         drop(second);
-        assert!(told.await.is_err(), "it gave up");
+        assert!(!told.heard().await, "it gave up");
+        assert_eq!(told.waiting().load(Ordering::Relaxed), 1);
+        drop(told);
         line.enter(id(3)).granted();
         assert!(line.queue_behind(id(3), "/d").is_none(), "nobody waited when it was granted");
         let fourth = line.enter(id(4));
@@ -111,5 +145,6 @@ mod tests {
         assert!(line.next_of(id(4)).is_none(), "who waited has gone");
         drop(fourth);
         assert!(line.spots().is_empty());
+        assert_eq!(line.waiting.load(Ordering::Relaxed), 0);
     }
 }

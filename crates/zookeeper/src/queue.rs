@@ -6,19 +6,21 @@
 
 use crate::failure::Failure;
 use crate::keys::{self, Data, Entry};
+use crate::line::Told;
 use crate::session::Session;
 use crate::voids::Voids;
 use crate::watching;
 use fencelock_core::{Claim, Error, ErrorKind, Obstacle, Result};
 use std::cmp::Ordering;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::time::Instant;
 use zookeeper_client::CreateMode;
 
 /// How often the parent may be removed between its creation and ours.
 const TRIES: u32 = 10;
 /// How long a waiter relies on its watch before it looks by itself.
-const SAFETY: Duration = Duration::from_secs(20);
+const SAFETY: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(20) };
 /// How long one waits before it asks who holds the lock.
 const NAMED_AFTER: Duration = Duration::from_millis(50);
 
@@ -190,30 +192,43 @@ pub(crate) async fn wait(
         }
         opened = reopen(session, &path, stat.czxid, data.delay), if before.is_closure() => opened,
         () = name_the_holder(session, claim, queue, first), if !is_first => Ok(()),
-        () = tokio::time::sleep(safety()) => Ok(()),
+        () = out_of_patience(|| 1) => Ok(()),
     }
 }
 
 /// The same behind a claim of this client, which tells itself when it is done: true if it was first, and left
 /// this one's place the first.
+///
+/// Whatever becomes of that claim, be it only its end, is told ([`Spot`](crate::line::Spot)), so nothing has to be
+/// asked on that account, however many wait.
 pub(crate) async fn wait_to_be_told(
     session: &Session,
     claim: &Claim,
     queue: &str,
     first: &Entry,
-    told: oneshot::Receiver<()>,
+    mut told: Told<'_>,
 ) -> Result<bool, Failure> {
     claim.met(Obstacle::Held(None));
+    let waiting = told.waiting();
     tokio::select! {
-        told = told => Ok(told.is_ok()),
+        first = told.heard() => Ok(first),
         () = session.until_ended() => Err(Failure::Unknown("the session has ended".to_owned())),
         () = name_the_holder(session, claim, queue, first) => Ok(false),
-        () = tokio::time::sleep(safety()) => Ok(false),
+        () = out_of_patience(|| waiting.load(Relaxed)) => Ok(false),
     }
 }
 
-fn safety() -> Duration {
-    SAFETY + SAFETY.mul_f64(fastrand::f64() / 2.0)
+/// Ends when one of so `many` who rely on being told looks by itself: all together look as often as one would alone.
+async fn out_of_patience(many: impl Fn() -> usize) {
+    let (began, spread) = (Instant::now(), 1.0 + fastrand::f64() / 2.0);
+    loop {
+        let due = SAFETY.saturating_mul(u32::try_from(many()).unwrap_or(u32::MAX)).mul_f64(spread);
+        let left = due.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left).await;
+    }
 }
 
 /// Asks once who holds the lock, for whoever gives up waiting; never ends. Most are served before it is asked.

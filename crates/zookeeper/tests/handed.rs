@@ -98,6 +98,29 @@ async fn nodes_that_vanish_wake_those_behind_them() {
     assert!(nodes(&raw, "a").await.is_empty());
 }
 
+/// Behind another client's hold, and the node of the one in the middle vanishes: its client does not know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_vanishes_among_those_who_wait_for_another_client_stops_nobody() {
+    let server = ZooKeeper::start().unwrap();
+    let url = format!("zookeeper://{}?session=20s", server.address());
+    let raw = raw(&server.address().to_string()).await;
+    let (one, other) = (client(&url).await, client(&url).await);
+    let guard = other.acquire("a").await.unwrap();
+    let first = in_line(&raw, &one, "a").await;
+    let (second, third) = (in_line(&raw, &one, "a").await, in_line(&raw, &one, "a").await);
+    let mut all = nodes(&raw, "a").await;
+    all.sort_by_key(|node| node[33..].to_owned());
+    raw.delete(&format!("/fencelock/a/{}", all[2]), None).await.unwrap();
+    guard.release().await.unwrap();
+    within("the first is woken", SOON, first).await.unwrap().unwrap().release().await.unwrap();
+    let guard_of_third = within("the third is woken", SOON, third).await.unwrap().unwrap();
+    // The second queues anew, behind it.
+    until("the second has queued anew", SOON, || async { nodes(&raw, "a").await.len() == 2 }).await;
+    assert!(!second.is_finished());
+    guard_of_third.release().await.unwrap();
+    within("the second is served", SOON, second).await.unwrap().unwrap().release().await.unwrap();
+}
+
 /// Waiters who give up at any moment leave nobody behind them asleep.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_who_give_up_wake_those_behind_them() {

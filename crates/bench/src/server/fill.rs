@@ -8,13 +8,12 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _};
 use tokio::task::JoinSet;
 use zookeeper_client::{Acls, Client, CreateMode};
 
-/// Hashes of the shape of held locks, with an hour to go.
-const HASHES: &str = "
+/// Keys of the shape of held locks, with an hour to go.
+const HOLDS: &str = "
 for i = ARGV[1], ARGV[2] - 1 do
     local key = 'fencelock:{' .. i % 1024 .. '}:lock:other/' .. i
-    redis.call('hset', key, 'id', '0123456789abcdef0123456789abcdef', 'token', '1764460000000000', 'holder', 'other:1',
-        'note', '', 'at', '1764460000000', 'delay', '0')
-    redis.call('pexpire', key, 3600000)
+    local hold = '0123456789abcdef0123456789abcdef 1764460000000000 1764460000000 0 7 other:1'
+    redis.call('set', key, hold, 'PX', 3600000)
 end";
 
 impl Server {
@@ -34,7 +33,7 @@ impl Server {
 }
 
 async fn redis(place: &Place, from: usize, to: usize) -> Result<()> {
-    let script = redis::Script::new(HASHES);
+    let script = redis::Script::new(HOLDS);
     for address in &place.addresses {
         let client = redis::Client::open(format!("redis://{address}"))?;
         let options = redis::AsyncConnectionConfig::new().set_response_timeout(None);

@@ -6,10 +6,12 @@ use fencelock_lab::Redis;
 use sqlx::{ConnectOptions, Connection as _, Row as _};
 
 /// What scripts issue inside Redis is counted there like what clients send; scripts themselves are these.
-const INSIDE: [&str; 17] = [
+const INSIDE: [&str; 19] = [
     "exists",
     "hmget",
     "hget",
+    "mget",
+    "mset",
     "pttl",
     "pexpire",
     "time",

@@ -34,9 +34,10 @@ pub trait Together: Send + Sync + 'static {
     /// How many trips of one key are under way at a time, before requests wait for each other.
     fn trips(&self) -> usize;
 
-    /// The request leaves now: from here on it may arrive, whatever becomes of who asked.
-    /// Called in the moment in which it can no longer be taken back; must not block.
-    fn leaves(&self, asked: &mut Self::Asked);
+    /// The request leaves `now`: from here on it may arrive, whatever becomes of who asked.
+    /// Called in the moment in which it can no longer be taken back; must not block. False if it is not to
+    /// leave any more, as when its time is over: then it never does.
+    fn leaves(&self, asked: &mut Self::Asked, now: Instant) -> bool;
 
     /// Sends what has gathered, at least one, and [tells](Asking::tell) each its own answer. One that
     /// is dropped untold was not answered. It runs to its end in a task of its own.
@@ -47,13 +48,22 @@ pub trait Together: Send + Sync + 'static {
 pub struct Asking<T: Together + ?Sized> {
     /// What was asked.
     pub asked: T::Asked,
-    told: oneshot::Sender<Result<T::Answer, Unanswered>>,
+    /// None of one that was [posted](Group::post).
+    told: Option<oneshot::Sender<Result<T::Answer, Unanswered>>>,
 }
 
 impl<T: Together + ?Sized> Asking<T> {
     /// The answer to this request. Who waited for it may have gone.
     pub fn tell(self, answer: T::Answer) {
-        let _ = self.told.send(Ok(answer));
+        if let Some(told) = self.told {
+            let _ = told.send(Ok(answer));
+        }
+    }
+
+    fn never_left(self) {
+        if let Some(told) = self.told {
+            let _ = told.send(Err(Unanswered::NeverLeft));
+        }
     }
 }
 
@@ -150,7 +160,21 @@ impl<T: Together> Group<T> {
         drop(lanes);
         // Outside of the lock, since it is some work; a trip that has come back meanwhile is looked for again.
         let (told, answer) = oneshot::channel();
-        let asking = Asking { asked: asked(), told };
+        let number = self.gather(key, Asking { asked: asked(), told: Some(told) });
+        Turn::Together(Ticket { group: self, key, number, answer })
+    }
+
+    /// Leaves a request here for whoever `asked` knows: it is told when the trip comes back, and nobody needs a task
+    /// to wait for that. It leaves at once if nothing is under way, with all that were posted in the same moment. One that is
+    /// dropped has no answer; before [`leaves`](Together::leaves) was called, or where that said no, it never left.
+    pub fn post(&self, key: T::Key, asked: T::Asked) {
+        if self.0.home.is_some() {
+            self.gather(key, Asking { asked, told: None });
+        }
+    }
+
+    /// Puts a request among those who wait; its number there.
+    fn gather(&self, key: T::Key, asking: Asking<T>) -> u64 {
         let mut lanes = lock(&self.0.lanes);
         lanes.next += 1;
         let number = lanes.next;
@@ -162,7 +186,7 @@ impl<T: Together> Group<T> {
         if departs {
             self.depart(key);
         }
-        Turn::Together(Ticket { group: self, key, number, answer })
+        number
     }
 
     /// Begins a trip that is counted already.
@@ -186,6 +210,7 @@ impl<T: Together> Group<T> {
 
     /// Takes what leaves now; nothing ends the trip.
     fn take(&self, key: T::Key) -> Vec<Asking<T>> {
+        let (now, mut over) = (Instant::now(), Vec::new());
         let mut lanes = lock(&self.0.lanes);
         let Some(lane) = lanes.by_key.get_mut(&key) else { return Vec::new() };
         let most = self.0.sends.most().max(1);
@@ -193,12 +218,14 @@ impl<T: Together> Group<T> {
         while gathered.len() < most
             && let Some((_, mut asking)) = lane.waiting.pop_first()
         {
-            self.0.sends.leaves(&mut asking.asked);
-            gathered.push(asking);
+            let leaves = self.0.sends.leaves(&mut asking.asked, now);
+            if leaves { &mut gathered } else { &mut over }.push(asking);
         }
         if gathered.is_empty() {
             lanes.ended(key);
         }
+        drop(lanes);
+        over.into_iter().for_each(Asking::never_left);
         gathered
     }
 }
@@ -248,9 +275,7 @@ impl<T: Together> Drop for Trip<T> {
         let left_behind = std::mem::take(&mut lane.waiting);
         lanes.ended(self.key);
         drop(lanes);
-        for asking in left_behind.into_values() {
-            let _ = asking.told.send(Err(Unanswered::NeverLeft));
-        }
+        left_behind.into_values().for_each(Asking::never_left);
     }
 }
 

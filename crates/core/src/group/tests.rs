@@ -24,8 +24,10 @@ impl Together for Doubles {
         self.trips
     }
 
-    fn leaves(&self, _: &mut u64) {
-        self.left.fetch_add(1, Ordering::SeqCst);
+    fn leaves(&self, number: &mut u64, _: Instant) -> bool {
+        let leaves = *number != 17;
+        self.left.fetch_add(usize::from(leaves), Ordering::SeqCst);
+        leaves
     }
 
     async fn send(&self, _: u16, gathered: Vec<Asking<Self>>) {
@@ -143,6 +145,22 @@ async fn one_that_is_not_told_has_no_answer_and_costs_the_others_nothing() {
     assert_eq!(all.next().unwrap().await.unwrap(), Err(Unanswered::NoAnswer));
     assert_eq!(all.next().unwrap().await.unwrap(), Err(Unanswered::NoAnswer));
     assert_eq!(ask(group.clone(), 0, 20).await, Ok(40));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_posted_leaves_with_all_of_its_moment_and_what_is_over_never_does() {
+    let group = group(256, 1);
+    [1, 17, 2].into_iter().for_each(|number| group.post(0, number));
+    tokio::task::yield_now().await;
+    let Turn::Together(over) = group.join(0, || 17) else { panic!("the first are under way") };
+    group.post(0, 3);
+    assert_eq!(over.answer(soon()).await, Err(Unanswered::NeverLeft));
+    tokio::time::sleep(group.sends().takes * 2).await;
+    assert_eq!(*lock(&group.sends().sent), [vec![1, 2], vec![3]]);
+    assert_eq!(group.sends().left.load(Ordering::SeqCst), 3);
+    [17, 17].into_iter().for_each(|number| group.post(0, number));
+    tokio::task::yield_now().await;
+    assert!(lock(&group.0.lanes).by_key.is_empty(), "nothing is left");
 }
 
 #[test]

@@ -1,37 +1,37 @@
 -- Takes the lock, or says who has it.
 -- KEYS: lock, fence, void.
--- ARGV: id, ttl in ms, holder, note, token base, lock delay in ms, ttl of the void in ms or 0;
+-- ARGV: id, ttl in ms, what else the hold keeps, token base, ttl of the void in ms or 0;
 -- where tokens are reserved, how many besides the holder's: the one that is kept and answered is the last of them.
--- Answers {1, token}, {0, ms left, holder or nothing}, or {-1} for a dead id.
-if redis.call('exists', KEYS[1], KEYS[3]) > 0 then
-    local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'holder')
-    if held[1] == ARGV[1] then
-        -- A late copy of this request must not take away what a later extension has given.
-        -- What is asked for is written even if it is there, so that replicas have something to acknowledge.
-        if redis.call('pttl', KEYS[1]) <= tonumber(ARGV[2]) then redis.call('pexpire', KEYS[1], ARGV[2]) end
-        return {1, held[2]}
-    end
-    if redis.call('exists', KEYS[3]) == 1 then return {-1} end
-    -- Perhaps not of our making: then somebody else's lock, for as long as it is there.
-    return {0, redis.call('pttl', KEYS[1]), held[3] or false}
+-- Answers the token, {ms left, holder or nothing}, or 0 for a dead id.
+local found = redis.call('mget', KEYS[1], KEYS[2], KEYS[3])
+local held = found[1]
+if held and held:sub(1, 33) == ARGV[1] .. ' ' then
+    -- A late copy of this request must not take away what a later extension has given.
+    -- What is asked for is written even if it is there, so that replicas have something to acknowledge.
+    if redis.call('pttl', KEYS[1]) <= tonumber(ARGV[2]) then redis.call('pexpire', KEYS[1], ARGV[2]) end
+    return held:match('^%x+ (%d+)')
 end
+if found[3] then return 0 end
+-- Perhaps not of our making: then somebody else's lock, for as long as it is there.
+local function contended()
+    local size, rest = (held or ''):match('^%x+ %d+ %d+ %d+ (%d+) (.*)$')
+    return {redis.call('pttl', KEYS[1]), size and rest:sub(1, size) or false}
+end
+if held then return contended() end
 local now = redis.call('time')
 local token = math.max(
-    (tonumber(redis.call('get', KEYS[2])) or 0) + 1,
+    (tonumber(found[2] or redis.call('get', KEYS[2])) or 0) + 1,
     now[1] * 1000000 + now[2],
-    tonumber(ARGV[5]) + 1)
+    tonumber(ARGV[4]) + 1)
 -- From here on Lua's numbers would skip some.
 if token >= 9007199254740992 then return redis.error_reply('FENCELOCK no token is left') end
 token = string.format('%.0f', token)
+local moment = string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000))
+-- First: where permissions end after this, no more than a number is spent.
 redis.call('set', KEYS[2], token)
-redis.call('hset', KEYS[1], 'id', ARGV[1], 'token', token, 'holder', ARGV[3], 'note', ARGV[4],
-    'at', now[1] * 1000 + math.floor(now[2] / 1000), 'delay', ARGV[6])
--- Where permissions end between the two commands, no lock without an end may stay behind.
-local expires = redis.pcall('pexpire', KEYS[1], ARGV[2])
-if type(expires) == 'table' then
-    redis.pcall('del', KEYS[1])
-    return expires
-end
+local hold = ARGV[1] .. ' ' .. token .. ' ' .. moment .. ' ' .. ARGV[3]
+-- What is no string was not among what was found.
+if not redis.call('set', KEYS[1], hold, 'NX', 'PX', ARGV[2]) then return contended() end
 -- An earlier request of this id is still on its way: when this hold is over, that one takes nothing.
-if ARGV[7] ~= '0' then redis.call('set', KEYS[3], '', 'PX', ARGV[7]) end
-return {1, token}
+if ARGV[5] ~= '0' then redis.call('set', KEYS[3], '', 'PX', ARGV[5]) end
+return token

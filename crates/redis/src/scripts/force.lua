@@ -2,21 +2,17 @@
 -- KEYS: lock, fence, queue; the lock alone in a slot that is being moved.
 -- ARGV: channel, the token of the one hold that is meant or ''.
 -- Answers 1 if it was freed, 0 if nobody held it or not that hold does, -1 if the key is not ours.
+--READ--
 --HAND--
-local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'at', 'delay')
-if held[1] == 'forced' then return 0 end
-local id, token = held[1] or '', held[2] or ''
-if held.err or #id ~= 32 or not id:find('^%x+$') or not token:find('^%d+$') or #token > 16 or not held[3] then
-    return -redis.call('exists', KEYS[1])
-end
-if ARGV[2] ~= '' and token ~= ARGV[2] then return 0 end
-local left, delay = redis.call('pttl', KEYS[1]), tonumber(held[4]) or 0
+local held = redis.pcall('get', KEYS[1])
+if held == 'forced' then return 0 end
+local hold = read(held)
+if not hold then return -redis.call('exists', KEYS[1]) end
+if ARGV[2] ~= '' and hold.token ~= ARGV[2] then return 0 end
+local left = redis.call('pttl', KEYS[1])
 redis.call('del', KEYS[1])
 -- The holder has to hear of it first: nobody's until then.
-if delay > 0 and left > 0 then
-    redis.call('hset', KEYS[1], 'id', 'forced')
-    redis.call('pexpire', KEYS[1], math.min(left, delay))
-end
+if hold.delay > 0 and left > 0 then redis.call('set', KEYS[1], 'forced', 'PX', math.min(left, hold.delay)) end
 local done, handed = true, false
 if KEYS[3] and redis.call('exists', KEYS[1]) == 0 then
     done, handed = pcall(hand, KEYS[1], KEYS[2], KEYS[3])

@@ -17,8 +17,8 @@ local function hand(lock, fence, line)
             redis.call('hset', line, 'first', place + 1)
             redis.call('hdel', line, place, id)
         end
-        local _, till, channel, sent, ttl, holder, note, base, delay, reserve
-        if entry then _, till, channel, sent, ttl, holder, note, base, delay, reserve = unpack(cmsgpack.unpack(entry)) end
+        local _, till, channel, sent, ttl, rest, base, reserve
+        if entry then _, till, channel, sent, ttl, rest, base, reserve = unpack(cmsgpack.unpack(entry)) end
         -- Listeners of this node alone, which is where they listen: in a Cluster a message goes to the others as well.
         -- Who may not ask finds out by telling.
         local heard = entry and till >= moment and redis.pcall('pubsub', 'numsub', channel)
@@ -30,8 +30,8 @@ local function hand(lock, fence, line)
             if token >= 9007199254740992 then return false end
             token = string.format('%.0f', token)
             redis.call('set', fence, token)
-            redis.call('hset', lock, 'id', id, 'token', token, 'holder', holder, 'note', note, 'at', moment, 'delay', delay)
-            redis.call('pexpire', lock, ttl)
+            local at = string.format('%.0f', moment)
+            redis.call('set', lock, id .. ' ' .. token .. ' ' .. at .. ' ' .. rest, 'PX', ttl)
             -- Nothing may fail after this.
             if redis.call('publish', channel, id .. ' ' .. token .. ' ' .. sent .. ' ' .. lock) > 0 then return true end
             redis.call('del', lock)

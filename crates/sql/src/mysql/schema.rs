@@ -1,7 +1,7 @@
 //! The tables: made where they may be, and verified at every connect.
 
 use super::failure::failure;
-use super::statement::{Statement, Value};
+use super::statement::Statement;
 use crate::failure::{Cause, Failure};
 use crate::server::quoted;
 use fencelock_core::ErrorKind;
@@ -75,17 +75,21 @@ impl Schema {
         let mut statements: Vec<_> = tables.iter().map(|table| format!("{};", table.ddl)).collect();
         statements.extend(rows.iter().map(|row| format!("{};", row.trim())));
         let statements = statements.join("\n");
+        let mut shapes = Shape::of(connection, &tables).await?;
         for (n, table) in tables.into_iter().enumerate() {
-            if !table.exists(connection).await? {
+            if shapes.get(n).is_none_or(|shape| !shape.is_there()) {
                 make(connection, table, create, &statements).await?;
+                shapes = Shape::of(connection, &tables).await?;
             }
             if n == 0 {
-                if self.layout(connection).await?.is_none() {
+                let mut version = self.layout(connection).await?;
+                if version.is_none() {
                     run(connection, rows.first()).await.map_err(failure)?;
+                    version = self.layout(connection).await?;
                 }
-                self.check_layout(connection).await?;
+                judge(version)?;
             }
-            table.verify(connection).await?;
+            table.verify(shapes.get(n))?;
         }
         // The floor is there from the start: a row that is not there cannot be locked without its neighbours.
         let sql = self.fill("SELECT 1 FROM {locks} WHERE name = ''");
@@ -96,16 +100,7 @@ impl Schema {
     }
 
     pub(crate) async fn check_layout(&self, connection: &mut MySqlConnection) -> Result<(), Failure> {
-        let version = self.layout(connection).await?;
-        if version == Some(LAYOUT) {
-            return Ok(());
-        }
-        let found = version.map_or_else(|| "not there".to_owned(), |version| format!("version {version}"));
-        let message = format!(
-            "the layout of the tables is {found}, and this program's is version {LAYOUT}: two versions that disagree \
-             must not both lock; use one version, or another `table`"
-        );
-        Err(Failure::new(ErrorKind::Refused, message))
+        judge(self.layout(connection).await?)
     }
 
     async fn layout(&self, connection: &mut MySqlConnection) -> Result<Option<i64>, Failure> {
@@ -113,6 +108,18 @@ impl Schema {
         let rows = connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(sql))).await.map_err(failure)?;
         rows.first().map(|row| row.try_get(0)).transpose().map_err(failure)
     }
+}
+
+fn judge(version: Option<i64>) -> Result<(), Failure> {
+    if version == Some(LAYOUT) {
+        return Ok(());
+    }
+    let found = version.map_or_else(|| "not there".to_owned(), |version| format!("version {version}"));
+    let message = format!(
+        "the layout of the tables is {found}, and this program's is version {LAYOUT}: two versions that disagree must \
+         not both lock; use one version, or another `table`"
+    );
+    Err(Failure::new(ErrorKind::Refused, message))
 }
 
 async fn run(connection: &mut MySqlConnection, sql: Option<&String>) -> sqlx::Result<()> {
@@ -159,19 +166,17 @@ impl Table {
         &self.ddl
     }
 
-    pub(crate) async fn exists(&self, connection: &mut MySqlConnection) -> Result<bool, Failure> {
-        Ok(!self.shape(connection).await?.0.is_empty())
-    }
-
-    pub(crate) async fn verify(&self, connection: &mut MySqlConnection) -> Result<(), Failure> {
-        let (found, transactional) = self.shape(connection).await?;
-        let same = found.len() == self.columns.len()
-            && found.iter().zip(self.columns).all(|(found, (name, kind, length, not_null, key))| {
-                let long_enough = *length == 0 || found.2 == *length;
-                (found.0.as_str(), found.1.as_str(), long_enough, found.3, found.4)
-                    == (*name, *kind, true, *not_null, *key)
-            });
-        if same && transactional {
+    /// Whether it has the shape that is needed.
+    pub(crate) fn verify(&self, shape: Option<&Shape>) -> Result<(), Failure> {
+        let same = shape.is_some_and(|shape| {
+            shape.columns.len() == self.columns.len()
+                && shape.columns.iter().zip(self.columns).all(|(found, (name, kind, length, not_null, key))| {
+                    let long_enough = *length == 0 || found.2 == *length;
+                    (found.0.as_str(), found.1.as_str(), long_enough, found.3, found.4)
+                        == (*name, *kind, true, *not_null, *key)
+                })
+        });
+        if same && shape.is_some_and(|shape| shape.transactional) {
             return Ok(());
         }
         let message = format!(
@@ -181,27 +186,52 @@ impl Table {
         );
         Err(Failure::new(ErrorKind::InvalidConfig, message))
     }
+}
 
-    /// Its columns, and whether it is a table of `InnoDB`.
-    #[allow(clippy::type_complexity, reason = "as the columns above")]
-    async fn shape(
-        &self,
-        connection: &mut MySqlConnection,
-    ) -> Result<(Vec<(String, String, i64, bool, bool)>, bool), Failure> {
-        let (schema, name) =
-            self.name.split_once('.').map_or((None, &*self.name), |(schema, name)| (Some(schema), name));
-        let statement = Statement::new(include_str!("sql/shape.sql"));
-        let rows = statement.with(vec![Value::Text(schema), Value::Text(Some(name))]).rows(connection).await;
-        let mut transactional = true;
-        let mut columns = Vec::new();
-        for row in rows.map_err(failure)? {
-            let column = (|| {
-                let (not_null, key): (i64, i64) = (row.try_get(3)?, row.try_get(4)?);
-                transactional &= row.try_get::<i64, _>(5)? != 0;
-                Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, not_null != 0, key != 0))
+/// What the server says of a table.
+pub(crate) struct Shape {
+    columns: Vec<(String, String, i64, bool, bool)>,
+    /// Whether it is a table of `InnoDB`.
+    transactional: bool,
+}
+
+impl Shape {
+    /// Those of the tables, in their order, by one statement.
+    pub(crate) async fn of(connection: &mut MySqlConnection, tables: &[&Table]) -> Result<Vec<Self>, Failure> {
+        let text: Vec<_> = include_str!("sql/shape.sql").lines().filter(|line| !line.starts_with("--")).collect();
+        let text = text.join("\n");
+        let each: Vec<_> = tables
+            .iter()
+            .enumerate()
+            .map(|(n, table)| {
+                // A name is plain: no letter of it ends a text.
+                let (schema, name) = match table.name.split_once('.') {
+                    Some((schema, name)) => (format!("'{schema}'"), name),
+                    None => ("DATABASE()".to_owned(), &*table.name),
+                };
+                let text = text.replace("{n}", &n.to_string()).replace("{schema}", &schema);
+                text.replace("{table}", &format!("'{name}'"))
+            })
+            .collect();
+        let sql = format!("{}\nORDER BY 1, place", each.join("\nUNION ALL\n"));
+        let rows = connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(sql))).await.map_err(failure)?;
+        let mut shapes: Vec<_> = tables.iter().map(|_| Self { columns: Vec::new(), transactional: true }).collect();
+        for row in rows {
+            let read = (|| {
+                let (of, not_null, key): (i64, i64, i64) = (row.try_get(0)?, row.try_get(4)?, row.try_get(5)?);
+                let column = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?, not_null != 0, key != 0);
+                Ok((of, column, row.try_get::<i64, _>(6)? != 0))
             })();
-            columns.push(column.map_err(failure)?);
+            let (of, column, transactional) = read.map_err(failure)?;
+            if let Some(shape) = usize::try_from(of).ok().and_then(|of| shapes.get_mut(of)) {
+                shape.columns.push(column);
+                shape.transactional &= transactional;
+            }
         }
-        Ok((columns, transactional))
+        Ok(shapes)
+    }
+
+    pub(crate) fn is_there(&self) -> bool {
+        !self.columns.is_empty()
     }
 }

@@ -1,7 +1,7 @@
 //! The gate before data in PostgreSQL.
 
 use super::failure::failure;
-use super::schema::{Table, make};
+use super::schema::{Shape, Table, make};
 use super::statement::{Ready, Statement, Value, Way};
 use crate::server::{check_table, quoted};
 use fencelock_core::{Admission, Error, ErrorKind, FencingToken, Gate, LockName, Result, Stale};
@@ -106,10 +106,12 @@ impl PostgresGate {
         check_table(table)?;
         let fences = Table::fences(table);
         let ensured = async {
-            if !fences.exists(connection).await? {
+            let mut shapes = Shape::of(connection, &[&fences]).await?;
+            if !shapes.iter().all(Shape::is_there) {
                 make(connection, &fences, true, &format!("{};", fences.ddl())).await?;
+                shapes = Shape::of(connection, &[&fences]).await?;
             }
-            fences.verify(connection).await
+            fences.verify(shapes.first())
         };
         ensured.await.map_err(|failure| failure.at("postgres", "connect").error)?;
         let statement = |sql: &str| Statement::new(sql.replace("{fences}", &quoted(table, '"')));

@@ -38,19 +38,20 @@ impl Opening {
         let limit = config.server.request_timeout * 3;
         let opened = tokio::time::timeout(limit, async {
             let began = Instant::now();
-            let (mut one, refused) = match config.pooler {
-                Pooler::Detect => marked(&config).await?,
-                Pooler::None | Pooler::Transaction => (config.options().connect().await.map_err(failure)?, false),
+            let plain = || async { config.options().connect().await.map_err(failure) };
+            let first = async {
+                match config.pooler {
+                    Pooler::Detect => marked(&config).await,
+                    Pooler::None | Pooler::Transaction => Ok((plain().await?, false)),
+                }
             };
-            let mut other = config.options().connect().await.map_err(failure)?;
+            let ((mut one, refused), mut other) = tokio::try_join!(first, plain())?;
             let pooled = match config.pooler {
                 Pooler::None => false,
                 Pooler::Transaction => true,
                 Pooler::Detect => refused || is_pooled(&mut one, &mut other, began).await?,
             };
-            for connection in [&mut one, &mut other] {
-                set_up(connection, &config, pooled).await?;
-            }
+            tokio::try_join!(set_up(&mut one, &config, pooled), set_up(&mut other, &config, pooled))?;
             schema.ensure(&mut one, config.server.create).await?;
             let secret = if pooled { None } else { schema.secret(&mut one).await? };
             let probe = Probe::run(&mut one, pooled).await.map_err(failure)?;
@@ -138,7 +139,7 @@ async fn set_up(connection: &mut PgConnection, config: &PostgresConfig, pooled: 
     let sql = format!(
         "SET statement_timeout = {limit}; SET lock_timeout = {wait}; SET default_transaction_isolation = 'read committed'; \
          SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') <> 'remote_apply'; \
-         SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'"
+         SELECT set_config('idle_session_timeout', '0', false) WHERE current_setting('idle_session_timeout', true) IS NOT NULL"
     );
     connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.map(drop).map_err(failure)
 }

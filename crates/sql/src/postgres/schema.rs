@@ -1,7 +1,7 @@
 //! The tables: made where they may be, and verified at every connect.
 
 use super::failure::failure;
-use super::statement::{Ready, Statement, Value, Way};
+use super::statement::Statement;
 use crate::failure::{Cause, Failure};
 use crate::server::quoted;
 use fencelock_core::{ClaimId, ErrorKind};
@@ -74,17 +74,21 @@ impl Schema {
         let tables = [&self.meta, &self.locks, &self.voids];
         let statements: Vec<_> = tables.iter().map(|table| format!("{};", table.ddl)).collect();
         let statements = format!("{}\n{};", statements.join("\n"), self.layout_ddl());
+        let mut shapes = Shape::of(connection, &tables).await?;
         for (n, table) in tables.into_iter().enumerate() {
-            if !table.exists(connection).await? {
+            if shapes.get(n).is_none_or(|shape| !shape.is_there()) {
                 make(connection, table, create, &statements).await?;
+                shapes = Shape::of(connection, &tables).await?;
             }
             if n == 0 {
-                if self.layout(connection).await?.is_none() {
+                let mut version = self.layout(connection).await?;
+                if version.is_none() {
                     run(connection, self.layout_ddl()).await.map_err(failure)?;
+                    version = self.layout(connection).await?;
                 }
-                self.check_layout(connection).await?;
+                judge(version)?;
             }
-            table.verify(connection).await?;
+            table.verify(shapes.get(n))?;
         }
         Ok(())
     }
@@ -180,7 +184,7 @@ pub(crate) async fn make(
             Err(failure) if failure.reopen => return Err(failure),
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
-        if table.exists(connection).await? {
+        if Shape::of(connection, &[table]).await?.iter().all(Shape::is_there) {
             return Ok(());
         }
     }
@@ -201,17 +205,15 @@ impl Table {
         &self.ddl
     }
 
-    pub(crate) async fn exists(&self, connection: &mut PgConnection) -> Result<bool, Failure> {
-        Ok(!self.shape(connection).await?.0.is_empty())
-    }
-
-    pub(crate) async fn verify(&self, connection: &mut PgConnection) -> Result<(), Failure> {
-        let (found, lasting) = self.shape(connection).await?;
-        let same = found.len() == self.columns.len()
-            && found.iter().zip(self.columns).all(|(found, (name, kind, not_null, key))| {
-                (found.0.as_str(), found.1.as_str(), found.2, found.3) == (*name, *kind, *not_null, *key)
-            });
-        if same && lasting {
+    /// Whether it has the shape that is needed.
+    pub(crate) fn verify(&self, shape: Option<&Shape>) -> Result<(), Failure> {
+        let same = shape.is_some_and(|shape| {
+            shape.columns.len() == self.columns.len()
+                && shape.columns.iter().zip(self.columns).all(|(found, (name, kind, not_null, key))| {
+                    (found.0.as_str(), found.1.as_str(), found.2, found.3) == (*name, *kind, *not_null, *key)
+                })
+        });
+        if same && shape.is_some_and(|shape| shape.lasting) {
             return Ok(());
         }
         let message = format!(
@@ -221,20 +223,38 @@ impl Table {
         );
         Err(Failure::new(ErrorKind::InvalidConfig, message))
     }
+}
 
-    /// Its columns, and whether it is a table that is written to the log.
-    async fn shape(&self, connection: &mut PgConnection) -> Result<(Vec<(String, String, bool, bool)>, bool), Failure> {
-        let statement = Statement::new(include_str!("sql/shape.sql"));
-        let name = quoted(&self.name, '"');
-        let ready = Ready { statement: &statement, values: vec![Value::Text(Some(&name))], way: Way::Plain };
-        let rows = ready.rows(connection).await.map_err(failure)?;
-        let mut lasting = true;
-        let mut columns = Vec::new();
+/// What the server says of a table.
+pub(crate) struct Shape {
+    columns: Vec<(String, String, bool, bool)>,
+    /// Whether it is a table that is written to the log.
+    lasting: bool,
+}
+
+impl Shape {
+    /// Those of the tables, in their order, by one statement.
+    pub(crate) async fn of(connection: &mut PgConnection, tables: &[&Table]) -> Result<Vec<Self>, Failure> {
+        // Names are plain: no letter of them ends a text.
+        let names: Vec<_> = tables.iter().map(|table| format!("'{}'", quoted(&table.name, '"'))).collect();
+        let sql = include_str!("sql/shape.sql").replace("{tables}", &names.join(", "));
+        let rows = connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(sql))).await.map_err(failure)?;
+        let mut shapes: Vec<_> = tables.iter().map(|_| Self { columns: Vec::new(), lasting: true }).collect();
         for row in rows {
-            let column = (|| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?)))();
-            columns.push(column.map_err(failure)?);
-            lasting &= row.try_get::<bool, _>(4).map_err(failure)?;
+            let read = (|| {
+                let column = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
+                Ok((row.try_get::<i64, _>(0)?, column, row.try_get::<bool, _>(5)?))
+            })();
+            let (of, column, lasting) = read.map_err(failure)?;
+            if let Some(shape) = usize::try_from(of - 1).ok().and_then(|of| shapes.get_mut(of)) {
+                shape.columns.push(column);
+                shape.lasting &= lasting;
+            }
         }
-        Ok((columns, lasting))
+        Ok(shapes)
+    }
+
+    pub(crate) fn is_there(&self) -> bool {
+        !self.columns.is_empty()
     }
 }

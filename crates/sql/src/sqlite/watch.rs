@@ -51,7 +51,11 @@ struct Ear {
 
 /// Whether the log of the database at `file` can be watched.
 pub(crate) fn works(file: &Path) -> bool {
-    watch_file(&log_of(file)).is_ok()
+    let Ok(descriptor) = watch_file(&log_of(file)) else { return false };
+    // The kernel takes some milliseconds to end a watch, for which nobody here has to wait. Without a thread it is
+    // closed at once.
+    let _ = std::thread::Builder::new().name("fencelock-watch".to_owned()).spawn(move || drop(descriptor));
+    true
 }
 
 fn log_of(file: &Path) -> PathBuf {

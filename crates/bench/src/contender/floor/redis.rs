@@ -32,7 +32,7 @@ struct Floored {
     tag: String,
     channel: String,
     id: String,
-    token: String,
+    hold: String,
 }
 
 pub(super) async fn connect(place: &Place) -> Result<Box<dyn Contender>> {
@@ -54,7 +54,7 @@ impl Contender for Floor {
             channel: format!("{tag}free:{name}"),
             tag,
             id: String::new(),
-            token: String::new(),
+            hold: String::new(),
         }))
     }
 }
@@ -71,16 +71,16 @@ impl Task for Floored {
         let ttl = TTL.as_millis().to_string();
         let mut acquire = self.acquire.prepare_invoke();
         acquire.key(&self.lock).key(fence).key(void);
-        acquire.arg(&self.id).arg(ttl).arg("bench:1").arg("").arg("0").arg("0").arg("0");
+        acquire.arg(&self.id).arg(ttl).arg("0 7 bench:1").arg("0").arg("0");
         let answer: redis::Value = acquire.invoke_async(&mut self.connection).await?;
-        let Ok((1, token)) = redis::from_redis_value::<(i64, String)>(answer) else { return Ok(false) };
-        self.token = token;
+        let redis::Value::BulkString(token) = answer else { return Ok(false) };
+        self.hold = format!("{} {} ", self.id, String::from_utf8_lossy(&token));
         Ok(true)
     }
 
     async fn release(&mut self) -> Result<()> {
         let mut free = self.free.prepare_invoke();
-        free.key(&self.lock).arg(&self.id).arg(&self.token).arg(&self.channel);
+        free.key(&self.lock).arg(&self.hold).arg(&self.channel);
         let freed: i64 = free.invoke_async(&mut self.connection).await?;
         if freed == 1 { Ok(()) } else { Err("it was not held".into()) }
     }

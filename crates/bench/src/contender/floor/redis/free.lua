@@ -1,9 +1,9 @@
--- KEYS: lock.  ARGV: id, token, channel.
+-- KEYS: lock.  ARGV: id and a blank, token and a blank; channel.
 local freed = 0
-local held = redis.pcall('hmget', KEYS[1], 'id', 'token')
-if held[1] == ARGV[1] then
+local held = redis.pcall('get', KEYS[1])
+if type(held) == 'string' and held:sub(1, 33) == ARGV[1]:sub(1, 33) then
     redis.call('del', KEYS[1])
-    if ARGV[2] == '' or held[2] == ARGV[2] then freed = 1 end
-    redis.pcall('publish', ARGV[3], '')
+    if held:sub(1, #ARGV[1]) == ARGV[1] then freed = 1 end
+    redis.pcall('publish', ARGV[2], '')
 end
 return freed

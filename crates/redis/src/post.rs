@@ -1,0 +1,70 @@
+//! Requests that are left with a node, which tells what came of them: nobody needs a task to wait for that.
+
+use crate::bundle::Words;
+use crate::failure::Failure;
+use crate::node::NodeFailure;
+use redis::Value;
+use std::fmt;
+use std::sync::Arc;
+
+/// The keys and arguments of a script, in one piece: encoded once for all the nodes that are asked.
+#[derive(Clone)]
+pub struct NodeWords(pub(crate) Arc<Words>);
+
+impl NodeWords {
+    /// In the order in which the script counts them.
+    #[must_use]
+    pub fn new<K: AsRef<[u8]>, A: AsRef<[u8]>>(keys: &[K], args: &[A]) -> Self {
+        Self(Arc::new(Words::new(keys, args)))
+    }
+}
+
+impl fmt::Debug for NodeWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeWords").finish_non_exhaustive()
+    }
+}
+
+/// Who [posts](crate::Node::post) requests. Both are called in passing, and must not block.
+pub trait Posts: Send + Sync {
+    /// The request to the node at `place` leaves now, and may arrive from here on. False if it is not to leave any
+    /// more.
+    fn leaves(&self, place: usize) -> bool;
+
+    /// What the node at `place` answered, or why it did not: once for each request.
+    fn told(&self, place: usize, outcome: Result<Value, NodeFailure>);
+}
+
+/// A request's sender. Dropping it says that no answer came.
+pub(crate) struct Post {
+    to: Arc<dyn Posts>,
+    place: usize,
+    left: bool,
+    told: bool,
+}
+
+impl Post {
+    pub(crate) fn new(to: Arc<dyn Posts>, place: usize) -> Self {
+        Self { to, place, left: false, told: false }
+    }
+
+    pub(crate) fn leaves(&mut self) -> bool {
+        self.left = self.to.leaves(self.place);
+        self.left
+    }
+
+    pub(crate) fn tell(mut self, outcome: Result<Value, Failure>) {
+        self.told = true;
+        self.to.told(self.place, outcome.map_err(NodeFailure::from));
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        if !self.told {
+            let failure =
+                if self.left { Failure::no_answer() } else { Failure::not_reached("it did not leave in time") };
+            self.to.told(self.place, Err(failure.into()));
+        }
+    }
+}
