@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 
 /// How often a stream without events is asked whether it lives, and how long the answer may take.
 ///
-/// It is asked by a watch that is begun and ended. Progress is told by newer servers only while there are watches, and
+/// It is asked by a watch that is begun, and the next time ended: each is answered. Progress is told by newer servers only while there are watches, and
 /// only when each of them begins at a revision that has been (etcd #20229); on a quiet store none of ours does.
 const PULSE: Duration = Duration::from_secs(5);
 /// The id of the watch that asks.
@@ -249,7 +249,7 @@ impl Hub<'_> {
                 return End::Broken;
             }
         }
-        let (mut pulse, mut asked) = (Instant::now() + PULSE, false);
+        let (mut pulse, mut asked, mut asks) = (Instant::now() + PULSE, false, false);
         loop {
             tokio::select! {
                 command = inbox.recv() => {
@@ -266,11 +266,7 @@ impl Hub<'_> {
                             return End::Denied;
                         }
                         Ok(Some(answer)) => match members.check(self.member, answer) {
-                            Ok(answer) if answer.watch_id() == ASKS => {
-                                if answer.created() && within(requests.cancel(ASKS)).await.is_err() {
-                                    return End::Broken;
-                                }
-                            }
+                            Ok(answer) if answer.watch_id() == ASKS => asks = !answer.canceled(),
                             Ok(answer) => self.tell(&answer),
                             Err(_) => return End::Broken,
                         },
@@ -280,7 +276,7 @@ impl Hub<'_> {
                 // Somebody found this member failing.
                 moved = moves.changed() => if moved.is_err() || *moves.borrow() != self.member { return End::Moved },
                 () = tokio::time::sleep_until(pulse) => {
-                    if asked || ask(&mut requests, &members.identity.key).await.is_err() {
+                    if asked || ask(&mut requests, &members.identity.key, asks).await.is_err() {
                         return End::Broken;
                     }
                     (pulse, asked) = (Instant::now() + PULSE, true);
@@ -317,8 +313,12 @@ impl Hub<'_> {
     }
 }
 
-/// Whoever answers this lives. Nothing is told of the key, which is one that we may read.
-async fn ask(requests: &mut WatchRequestSender, key: &str) -> Result<(), ()> {
+/// Whoever answers this lives. Nothing is told of the key, which is one that we may read. Where the watch is there
+/// already (`again`) it is ended.
+async fn ask(requests: &mut WatchRequestSender, key: &str, again: bool) -> Result<(), ()> {
+    if again {
+        return within(requests.cancel(ASKS)).await;
+    }
     let nothing = [WatchFilterType::NoPut, WatchFilterType::NoDelete];
     within(requests.watch(key, Some(WatchOptions::new().with_watch_id(ASKS).with_filters(nothing)))).await
 }

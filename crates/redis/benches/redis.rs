@@ -94,7 +94,7 @@ impl Raw {
         let connection = raw.get_multiplexed_async_connection_with_config(&options).await.unwrap();
         Self {
             connection,
-            acquire: Arc::new(Script::new(include_str!("../src/scripts/acquire.lua"))),
+            acquire: Arc::new(Script::new(&include_str!("../src/scripts/acquire.lua").replace("BASE", "0"))),
             free: Arc::new(Script::new(include_str!("../src/scripts/free.lua"))),
         }
     }

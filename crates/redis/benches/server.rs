@@ -32,7 +32,7 @@ impl Words {
         [
             Self {
                 keys: vec![key("lock"), format!("{tag}fence"), format!("{tag}void:{id}")],
-                args: args(&[&id, "30000", "0 20 some-host/bench:1234", "0", "0"]),
+                args: args(&[&id, "30000", "0 20 some-host/bench:1234"]),
             },
             Self {
                 keys: vec![key("lock"), format!("{tag}fence"), key("wait")],
@@ -46,7 +46,7 @@ impl Words {
 fn together(which: usize, body: &str) -> Cmd {
     let all: Vec<_> = (0..TOGETHER).map(|at| Words::of(at).into_iter().nth(which).unwrap()).collect();
     // The token is not known here: any will do.
-    let body = body.replace("#hold > 33", "true");
+    let body = body.replace("#hold > 33", "true").replace("BASE", "0");
     let script = format!(
         "local K, A, call, try = KEYS, ARGV, redis.call, redis.pcall\nlocal function time() return call('time') end\n\
          local k, a, n, answers, number = 0, 0, {TOGETHER}, {{}}, 0\nlocal function many()\n{body}\nend\nmany()\nreturn answers"

@@ -5,6 +5,7 @@ use crate::link::failed;
 use crate::post::Post;
 use crate::router::Router;
 use crate::script::LuaScript;
+use crate::words::Words;
 use fencelock_core::group::{Asking, Group, Together, Turn, Unanswered};
 use fencelock_core::{Claim, Request};
 use redis::Value;
@@ -107,51 +108,11 @@ struct Asked {
     post: Option<Post>,
 }
 
-/// Keys and arguments, in one piece.
-pub(crate) struct Words {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-    keys: usize,
-}
-
-impl Words {
-    pub(crate) fn new<K: AsRef<[u8]>, A: AsRef<[u8]>>(keys: &[K], args: &[A]) -> Self {
-        let bytes = keys.iter().map(|key| key.as_ref().len()).chain(args.iter().map(|arg| arg.as_ref().len()));
-        let mut words = Self {
-            bytes: Vec::with_capacity(bytes.sum()),
-            ends: Vec::with_capacity(keys.len() + args.len()),
-            keys: keys.len(),
-        };
-        keys.iter().for_each(|key| words.push(key.as_ref()));
-        args.iter().for_each(|arg| words.push(arg.as_ref()));
-        words
-    }
-
-    fn push(&mut self, word: &[u8]) {
-        self.bytes.extend_from_slice(word);
-        self.ends.push(self.bytes.len());
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let begins = std::iter::once(0).chain(self.ends.iter().copied());
-        begins.zip(&self.ends).map(|(begin, end)| self.bytes.get(begin..*end).unwrap_or_default())
-    }
-
-    fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.iter().take(self.keys)
-    }
-
-    fn args(&self) -> impl Iterator<Item = &[u8]> {
-        self.iter().skip(self.keys)
-    }
-}
-
 /// One request: a verb of the bundle, with as many keys and arguments as that has.
-pub(crate) struct Wanted<'a, K, A> {
+pub(crate) struct Wanted<'a> {
     pub(crate) verb: usize,
     pub(crate) slot: u16,
-    pub(crate) keys: &'a [K],
-    pub(crate) args: &'a [A],
+    pub(crate) words: Arc<Words>,
     pub(crate) deadline: Instant,
     /// The claim which has to know of the request, if it could take a lock.
     pub(crate) claim: Option<&'a Claim>,
@@ -167,16 +128,12 @@ impl Bundled {
     ///
     /// # Cancel safety
     /// A request that has not left when the future is dropped never does.
-    pub(crate) async fn run<K, A>(&self, wanted: &Wanted<'_, K, A>) -> Result<Value, Failure>
-    where
-        K: AsRef<[u8]> + Sync,
-        A: AsRef<[u8]> + Sync,
-    {
+    pub(crate) async fn run(&self, wanted: &Wanted<'_>) -> Result<Value, Failure> {
         let sends = self.0.sends();
         let key = if sends.router.is_cluster() { wanted.slot } else { 0 };
         let asked = || Asked {
             verb: wanted.verb,
-            words: Arc::new(Words::new(wanted.keys, wanted.args)),
+            words: Arc::clone(&wanted.words),
             deadline: wanted.deadline,
             claim: wanted.claim.cloned(),
             under_way: None,
@@ -207,7 +164,7 @@ impl Sender {
         let (Manner::Once, Some(script)) = (self.manner, self.bundle.scripts.get(asked.verb)) else {
             return self.together(slot, gathered).await;
         };
-        let (keys, args): (Vec<_>, Vec<_>) = (asked.words.keys().collect(), asked.words.args().collect());
+        let (keys, args) = asked.words.split();
         Ok(vec![self.router.run_once(slot, script, &keys, &args, asked.deadline).await?])
     }
 
@@ -217,20 +174,17 @@ impl Sender {
     }
 
     /// Sends a request by itself, and on to wherever it is to go; the trip ends with its first answer.
-    async fn alone<K, A>(&self, wanted: &Wanted<'_, K, A>, trip: impl Send) -> Result<Value, Failure>
-    where
-        K: AsRef<[u8]> + Sync,
-        A: AsRef<[u8]> + Sync,
-    {
-        let Wanted { verb, slot, keys, args, deadline, claim } = wanted;
+    async fn alone(&self, wanted: &Wanted<'_>, trip: impl Send) -> Result<Value, Failure> {
+        let Wanted { verb, slot, words, deadline, claim } = wanted;
+        let (keys, args) = words.split();
         let Some(script) = self.bundle.scripts.get(*verb) else { return Err(Failure::odd_answer()) };
         let under_way = claim.map(Claim::request);
         let outcome = match self.manner {
             Manner::Following => {
-                let answer = self.router.run_and_wait(*slot, script, (*keys, *args), 0, *deadline, trip).await;
+                let answer = self.router.run_and_wait(*slot, script, (&keys, &args), 0, *deadline, trip).await;
                 answer.map(|(answer, _)| answer)
             }
-            Manner::Once => self.router.run_once(*slot, script, keys, args, *deadline).await,
+            Manner::Once => self.router.run_once(*slot, script, &keys, &args, *deadline).await,
         };
         settle(under_way, &outcome);
         outcome
@@ -316,22 +270,14 @@ impl Together for Sender {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::script::Scripts;
 
     /// What a script finds by another way than `KEYS[n]` would be another request's.
     #[test]
     fn a_bundle_leaves_no_script_its_own_places() {
-        let bundle = Scripts::bundle();
+        let bundle = Scripts::bundle(0);
         let code: String = bundle.together.source().lines().filter(|line| !line.trim().starts_with("--")).collect();
         assert_eq!((code.matches("KEYS").count(), code.matches("ARGV").count()), (1, 1), "{code}");
-        assert!(code.contains("K[k + 1]") && code.contains("A[a + 5]"));
-    }
-
-    #[test]
-    fn words_are_kept_apart() {
-        let words = Words::new(&["a", ""], &["bc", "", "d"]);
-        assert_eq!(words.keys().collect::<Vec<_>>(), [b"a".as_slice(), b""]);
-        assert_eq!(words.args().collect::<Vec<_>>(), [b"bc".as_slice(), b"", b"d"]);
+        assert!(code.contains("K[k + 1]") && code.contains("A[a + 7]"));
     }
 }

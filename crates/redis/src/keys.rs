@@ -13,12 +13,18 @@
 //! hashed to a Cluster slot, so a lock and its counter lie together, and braces
 //! in a name mean nothing, since a tag ends at the first `}`.
 
+use crate::words::Words;
 use fencelock_core::LockName;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Change it with anything above that a client of another version would misread.
 pub(crate) const LAYOUT: &str = "2";
+const LOCK: &str = "lock:";
+const FENCE: &str = "fence";
+const WAIT: &str = "wait:";
+const VOID: &str = "void:";
+const FREE: &str = "free:";
 const SHARDS: u64 = 1_024;
 const SLOTS: u16 = 16_384;
 
@@ -89,20 +95,34 @@ impl NameKeys {
     }
 
     pub(crate) fn lock(&self) -> String {
-        self.key(&["lock:", self.name.as_str()])
+        self.key(&[LOCK, self.name.as_str()])
+    }
+
+    /// Lock and counter, with which the keys of all that changes them begin.
+    pub(crate) fn begin(&self, words: &mut Words) {
+        words.key(&[self.stem.as_bytes(), LOCK.as_bytes(), self.name.as_str().as_bytes()]);
+        words.key(&[self.stem.as_bytes(), FENCE.as_bytes()]);
     }
 
     pub(crate) fn fence(&self) -> String {
-        self.key(&["fence"])
+        self.key(&[FENCE])
     }
 
     /// Who waits for the lock.
     pub(crate) fn queue(&self) -> String {
-        self.key(&["wait:", self.name.as_str()])
+        self.key(&[WAIT, self.name.as_str()])
+    }
+
+    pub(crate) fn queue_key(&self, words: &mut Words) {
+        words.key(&[self.stem.as_bytes(), WAIT.as_bytes(), self.name.as_str().as_bytes()]);
     }
 
     pub(crate) fn void(&self, id: &str) -> String {
-        self.key(&["void:", id])
+        self.key(&[VOID, id])
+    }
+
+    pub(crate) fn void_key(&self, id: &str, words: &mut Words) {
+        words.key(&[self.stem.as_bytes(), VOID.as_bytes(), id.as_bytes()]);
     }
 
     pub(crate) fn gate(&self) -> String {
@@ -111,7 +131,11 @@ impl NameKeys {
 
     /// The channel on which a release of the lock is told.
     pub(crate) fn channel(&self) -> String {
-        self.key(&["free:", self.name.as_str()])
+        self.key(&[FREE, self.name.as_str()])
+    }
+
+    pub(crate) fn channel_arg(&self, words: &mut Words) {
+        words.arg(&[self.stem.as_bytes(), FREE.as_bytes(), self.name.as_str().as_bytes()]);
     }
 
     /// The channel on which a client is told what it was handed in this shard: by the node that has it.

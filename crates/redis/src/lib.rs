@@ -24,6 +24,7 @@ mod store;
 #[cfg(feature = "tls")]
 mod tls;
 mod waiting;
+mod words;
 
 pub use config::RedisConfig;
 pub use engine::RedisLock;

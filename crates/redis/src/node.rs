@@ -9,6 +9,7 @@ use crate::link::Events;
 use crate::post::{NodeWords, Post, Posts};
 use crate::router::Router;
 use crate::script::LuaScript;
+use crate::words::Words;
 use fencelock_core::{Error, Hint, Result};
 use redis::{Cmd, Value};
 use std::fmt;
@@ -188,7 +189,8 @@ impl Node {
         limit: Duration,
     ) -> std::result::Result<Value, NodeFailure> {
         let deadline = Instant::now() + limit;
-        Ok(self.bundled.run(&Wanted { verb: script, slot: 0, keys, args, deadline, claim: None }).await?)
+        let words = Arc::new(Words::new(keys, args));
+        Ok(self.bundled.run(&Wanted { verb: script, slot: 0, words, deadline, claim: None }).await?)
     }
 
     /// Leaves a script of the bundle here, by its place there, to be run as [`run_together`](Self::run_together)

@@ -1,8 +1,8 @@
 //! Requests that are left with a node, which tells what came of them: nobody needs a task to wait for that.
 
-use crate::bundle::Words;
 use crate::failure::Failure;
 use crate::node::NodeFailure;
+use crate::words::Words;
 use redis::Value;
 use std::fmt;
 use std::sync::Arc;

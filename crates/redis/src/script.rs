@@ -69,19 +69,31 @@ pub(crate) struct Scripts {
 
 /// What is grouped, by its place in the bundle: what takes memory first.
 pub(crate) const ACQUIRE: usize = 0;
+/// The same with an id that may have been sent before.
+pub(crate) const ACQUIRE_AGAIN: usize = 1;
 /// Takes the lock, or a place in its queue.
-pub(crate) const WAIT: usize = 1;
+pub(crate) const WAIT: usize = 2;
 /// Frees the lock.
-pub(crate) const FREE: usize = 2;
+pub(crate) const FREE: usize = 3;
 /// Frees the lock, and makes the id dead.
-pub(crate) const FREE_DEAD: usize = 3;
+pub(crate) const FREE_DEAD: usize = 4;
 
 const ACQUIRE_LUA: &str = include_str!("scripts/acquire.lua");
 const FREE_LUA: &str = include_str!("scripts/free.lua");
 
+/// What is granted again and again is never told more than it needs.
+fn acquiring(script: &str, base: u64) -> String {
+    script.replace("--SPENT--\n", "").replace("BASE", &base.to_string())
+}
+
+/// An acquire whose id may have been sent before.
+fn spending(acquire: &str) -> String {
+    acquire.replace("--SPENT--\n", include_str!("scripts/spent.lua"))
+}
+
 /// A script of its own, so that who reserves nothing sends nothing more. The hold keeps the last token.
 fn reserving(acquire: &str) -> String {
-    acquire.replace("local token = math.max(", "local token = tonumber(ARGV[6]) + math.max(")
+    spending(acquire).replace("local token = math.max(", "local token = tonumber(ARGV[5]) + math.max(")
 }
 
 /// An acquire that takes its place in the queue where it is contended, and leaves it with the grant.
@@ -91,7 +103,7 @@ fn waiting(acquire: &str) -> String {
         // What is handed over is asked for once more where an answer did not come: what that answered must take nothing later.
         .replace(
             "    return held:match(",
-            "    if ARGV[5] ~= '0' then redis.pcall('set', KEYS[3], '', 'PX', ARGV[5]) end\n    return held:match(",
+            "    if ARGV[4] ~= '0' then redis.pcall('set', KEYS[3], '', 'PX', ARGV[4]) end\n    return held:match(",
         )
         .replace("\nreturn token", "\npcall(leave, KEYS[4], ARGV[1])\nreturn token");
     [include_str!("scripts/leave.lua"), include_str!("scripts/queue.lua"), &acquire].concat()
@@ -114,21 +126,26 @@ fn reading(script: &str) -> String {
 }
 
 impl Scripts {
-    pub(crate) fn bundle() -> Bundle {
+    /// Of clients whose tokens are larger than `base`.
+    pub(crate) fn bundle(base: u64) -> Bundle {
+        let acquire = |script: &str| LuaScript::new(acquiring(script, base));
         let free = |dead: &str| LuaScript::splitting(handing(&FREE_LUA.replace("--DEAD--\n", dead)));
         Bundle::new([
-            Verb::new(LuaScript::new(ACQUIRE_LUA), 3, 5).many(include_str!("scripts/acquire_many.lua")),
-            Verb::new(LuaScript::new(waiting(ACQUIRE_LUA)), 4, 8),
+            Verb::new(acquire(ACQUIRE_LUA), 3, 3).many(acquiring(include_str!("scripts/acquire_many.lua"), base)),
+            Verb::new(acquire(&spending(ACQUIRE_LUA)), 3, 4),
+            Verb::new(acquire(&waiting(ACQUIRE_LUA)), 4, 7),
             Verb::new(free(""), 3, 2).many(include_str!("scripts/free_many.lua")),
             Verb::new(free(include_str!("scripts/dead.lua")), 4, 3),
         ])
     }
 
-    pub(crate) fn new() -> Self {
+    /// Of clients whose tokens are larger than `base`.
+    pub(crate) fn new(base: u64) -> Self {
+        let acquire = |script: &str| LuaScript::new(acquiring(script, base));
         Self {
-            acquire: LuaScript::new(ACQUIRE_LUA),
-            reserve: LuaScript::new(reserving(ACQUIRE_LUA)),
-            wait: LuaScript::new(waiting(ACQUIRE_LUA)),
+            acquire: acquire(&spending(ACQUIRE_LUA)),
+            reserve: acquire(&reserving(ACQUIRE_LUA)),
+            wait: acquire(&waiting(ACQUIRE_LUA)),
             free_alone: LuaScript::new(include_str!("scripts/free_alone.lua")),
             renew: LuaScript::splitting(include_str!("scripts/renew.lua")),
             void: LuaScript::new(include_str!("scripts/void.lua")),
@@ -145,17 +162,17 @@ mod tests {
 
     #[test]
     fn what_reserves_differs_in_the_token_alone() {
-        let scripts = Scripts::new();
-        assert_eq!(scripts.reserve.source().matches("ARGV[6]").count(), 1);
-        assert_eq!(scripts.reserve.source().replace("tonumber(ARGV[6]) + ", ""), scripts.acquire.source());
+        let scripts = Scripts::new(7);
+        assert_eq!(scripts.reserve.source().matches("ARGV[5]").count(), 1);
+        assert_eq!(scripts.reserve.source().replace("tonumber(ARGV[5]) + ", ""), scripts.acquire.source());
     }
 
     #[test]
     fn what_waits_queues_where_it_is_contended_and_leaves_with_the_grant() {
-        let scripts = Scripts::new();
+        let scripts = Scripts::new(0);
         let wait = scripts.wait.source();
         for (what, times) in
-            [(", queue()}", 1), ("pcall(leave,", 1), ("'PX', ARGV[5]) end", 2), ("local function", 3), ("ARGV[6]", 2)]
+            [(", queue()}", 1), ("pcall(leave,", 1), ("'PX', ARGV[4]) end", 2), ("local function", 3), ("ARGV[5]", 2)]
         {
             assert_eq!(wait.matches(what).count(), times, "{what}");
         }

@@ -8,8 +8,9 @@ use crate::keys::{Keys, NameKeys};
 use crate::link::Events;
 use crate::mail::Mail;
 use crate::router::Router;
-use crate::script::{ACQUIRE, FREE, FREE_DEAD, Scripts, WAIT};
+use crate::script::{ACQUIRE, ACQUIRE_AGAIN, FREE, FREE_DEAD, Scripts, WAIT};
 use crate::standing::{self, Standing};
+use crate::words::Words;
 use async_trait::async_trait;
 use fencelock_core::group::{Renewed, Renewing, RenewsTogether};
 use fencelock_core::{Claim, ClaimId, Error, FencingToken, HolderInfo, LockName, Moment, Renewal, Result};
@@ -68,8 +69,8 @@ impl Store {
         ears.attach(&router);
         let mail = Mail::new(keys.clone())?;
         ears.deliver_to(&mail);
-        let (scripts, standing) = (Scripts::new(), Standing::default());
-        let bundled = Bundled::new(&router, &Arc::new(Scripts::bundle()), Manner::Following);
+        let (scripts, standing) = (Scripts::new(config.token_base), Standing::default());
+        let bundled = Bundled::new(&router, &Arc::new(Scripts::bundle(config.token_base)), Manner::Following);
         let store = Arc::new(Self { config, keys, scripts, router, bundled, ears, mail, standing });
         store.mail.attach(Arc::downgrade(&store));
         let told = |e: Error| e.with_engine("redis").with_operation("connect");
@@ -91,34 +92,41 @@ impl Store {
         sent: Moment,
         queue: Option<&str>,
     ) -> std::result::Result<Answer, Failure> {
-        let (id, ttl, base) = (claim.id().to_string(), millis(claim.server_ttl()), self.config.token_base.to_string());
-        let rest = kept(claim);
-        // What was sent before may still arrive, and must find nothing to take once this hold is over.
-        let spent = if claim.is_unanswered() { void_ttl(claim) } else { "0".to_owned() };
-        let (slot, name, lock) = (keys.slot(), keys, [keys.lock(), keys.fence(), keys.void(&id)]);
-        let args = [id.as_str(), &ttl, &rest, &base, &spent];
-        let (deadline, claimed, replicas) = (self.deadline(), Some(claim), self.config.wait_replicas);
-        if replicas == 0 && claim.reserve() == 0 && queue.is_none() {
-            let wanted = Wanted { verb: ACQUIRE, slot, keys: &lock, args: &args, deadline, claim: claimed };
-            return answer(&self.bundled.run(&wanted).await?, Ok(0));
+        let id = claim.id().to_string();
+        let (holder, note) = (claim.holder(), claim.note().map_or("", |note| note));
+        let mut words = Words::with_room(12, 640);
+        keys.begin(&mut words);
+        keys.void_key(&id, &mut words);
+        if queue.is_some() {
+            keys.queue_key(&mut words);
         }
-        let (reserve, sent) = (claim.reserve().to_string(), sent.as_nanos().to_string());
-        let (mut keys, mut args, mut script) = (lock.to_vec(), args.to_vec(), &self.scripts.acquire);
-        if claim.reserve() > 0 || queue.is_some() {
-            args.push(&reserve);
-            script = &self.scripts.reserve;
+        words.arg(&[id.as_bytes()]);
+        words.written(format_args!("{}", millis(claim.server_ttl())));
+        words.written(format_args!("{} {} {holder}{note}", millis(claim.lock_delay()), holder.len()));
+        let (replicas, reserves) = (self.config.wait_replicas, claim.reserve() > 0);
+        let mut script = (&self.scripts.acquire, Some(ACQUIRE));
+        if claim.is_unanswered() || reserves || queue.is_some() || replicas > 0 {
+            // What was sent before may still arrive, and must find nothing to take once this hold is over.
+            words.written(format_args!("{}", if claim.is_unanswered() { void_ttl(claim) } else { 0 }));
+            script.1 = Some(ACQUIRE_AGAIN);
+        }
+        if reserves || queue.is_some() {
+            words.written(format_args!("{}", claim.reserve()));
+            script = (&self.scripts.reserve, None);
         }
         if let Some(channel) = queue {
-            keys.push(name.queue());
-            args.extend([channel, &sent]);
-            script = &self.scripts.wait;
-            if replicas == 0 {
-                let wanted = Wanted { verb: WAIT, slot, keys: &keys, args: &args, deadline, claim: claimed };
-                return answer(&self.bundled.run(&wanted).await?, Ok(0));
-            }
+            words.arg(&[channel.as_bytes()]);
+            words.written(format_args!("{}", sent.as_nanos()));
+            script = (&self.scripts.wait, Some(WAIT));
         }
+        let (slot, deadline) = (self.slot(keys), self.deadline());
+        if let (Some(verb), 0) = (script.1, replicas) {
+            let wanted = Wanted { verb, slot, words: Arc::new(words), deadline, claim: Some(claim) };
+            return answer(&self.bundled.run(&wanted).await?, Ok(0));
+        }
+        let (keys, args) = words.split();
         let under_way = claim.request();
-        let outcome = self.router.run_and_wait(slot, script, (&keys, &args), replicas, deadline, ()).await;
+        let outcome = self.router.run_and_wait(slot, script.0, (&keys, &args), replicas, deadline, ()).await;
         if outcome.as_ref().map_or_else(|failure| failure.settled, |_| true) {
             under_way.answered();
         }
@@ -133,11 +141,11 @@ impl Store {
         deadline: Instant,
     ) -> std::result::Result<Vec<bool>, Failure> {
         let Some(first) = holds.first() else { return Ok(Vec::new()) };
-        let slot = self.keys.of(first.claim.name()).slot();
+        let slot = self.slot(&self.keys.of(first.claim.name()));
         let keys: Vec<_> = holds.iter().map(|hold| self.keys.of(hold.claim.name()).lock()).collect();
         let args: Vec<_> = holds
             .iter()
-            .flat_map(|hold| [hold_of(hold.claim.id(), Some(hold.token)), millis(hold.server_ttl)])
+            .flat_map(|hold| [hold_of(hold.claim.id(), hold.token), millis(hold.server_ttl).to_string()])
             .collect();
         let answer = self.router.run(slot, &self.scripts.renew, &keys, &args, deadline).await?;
         let Value::Array(answers) = answer else { return Err(Failure::odd_answer()) };
@@ -169,30 +177,37 @@ impl Store {
         id: ClaimId,
         keys: &NameKeys,
         token: Option<FencingToken>,
-        void: Option<String>,
+        void: Option<u64>,
     ) -> Result<bool> {
-        let (hold, deadline, slot) = (hold_of(id, token), self.deadline(), keys.slot());
-        let (channel, dead) = (keys.channel(), keys.void(&id.to_string()));
-        let (all, args) = ([keys.lock(), keys.fence(), keys.queue()], [hold.as_str(), &channel]);
-        let outcome = match &void {
-            None => {
-                let free = Wanted { verb: FREE, slot, keys: &all, args: &args, deadline, claim: None };
-                self.bundled.run(&free).await
-            }
+        let (slot, deadline) = (self.slot(keys), self.deadline());
+        let mut words = Words::with_room(7, 512);
+        keys.begin(&mut words);
+        keys.queue_key(&mut words);
+        if void.is_some() {
+            keys.void_key(&id.to_string(), &mut words);
+        }
+        match token {
+            Some(token) => words.written(format_args!("{id} {token} ")),
+            None => words.written(format_args!("{id} ")),
+        }
+        keys.channel_arg(&mut words);
+        let verb = match void {
             Some(ttl) => {
-                let ([lock, fence, queue], [hold, channel]) = (&all, args);
-                let (all, args) = ([lock, fence, queue, &dead], [hold, channel, ttl]);
-                self.bundled
-                    .run(&Wanted { verb: FREE_DEAD, slot, keys: &all, args: &args, deadline, claim: None })
-                    .await
+                words.written(format_args!("{ttl}"));
+                FREE_DEAD
             }
+            None => FREE,
         };
+        let wanted = Wanted { verb, slot, words: Arc::new(words), deadline, claim: None };
+        let outcome = self.bundled.run(&wanted).await;
         let answer = match outcome {
             Err(failure) if failure.next == Next::TryAgain => {
                 // Some keys are here and others there. Dead first: nothing may come in between.
-                if let Some(ttl) = &void {
-                    self.router.run(slot, &self.scripts.void, &[&dead], &[ttl], deadline).await?;
+                if let Some(ttl) = void {
+                    let dead = keys.void(&id.to_string());
+                    self.router.run(slot, &self.scripts.void, &[dead], &[ttl.to_string()], deadline).await?;
                 }
+                let args: Vec<_> = wanted.words.args().collect();
                 self.router.run(slot, &self.scripts.free_alone, &[keys.lock()], &args, deadline).await?
             }
             outcome => outcome?,
@@ -204,8 +219,13 @@ impl Store {
         let keys = self.keys.of(name);
         let args: [&str; 0] = [];
         let inspect = &self.scripts.inspect;
-        let answer = self.router.run(keys.slot(), inspect, &[keys.lock()], &args, self.deadline()).await?;
+        let answer = self.router.run(self.slot(&keys), inspect, &[keys.lock()], &args, self.deadline()).await?;
         Ok(holder(&answer)?)
+    }
+
+    /// Where the keys lie; outside of a Cluster that is of no interest.
+    pub(crate) fn slot(&self, keys: &NameKeys) -> u16 {
+        if self.router.is_cluster() { keys.slot() } else { 0 }
     }
 
     pub(crate) fn deadline(&self) -> Instant {
@@ -216,7 +236,7 @@ impl Store {
 #[async_trait]
 impl RenewsTogether for Store {
     fn kind(&self, claim: &Claim) -> u16 {
-        if self.router.is_cluster() { self.keys.of(claim.name()).slot() } else { 0 }
+        if self.router.is_cluster() { self.slot(&self.keys.of(claim.name())) } else { 0 }
     }
 
     fn longest(&self) -> Duration {
@@ -235,23 +255,17 @@ impl RenewsTogether for Store {
 }
 
 /// Rounded up, so that the server never counts less than was asked for.
-fn millis(ttl: Duration) -> String {
-    ttl.as_nanos().div_ceil(1_000_000).to_string()
+fn millis(ttl: Duration) -> u64 {
+    ttl.as_secs().saturating_mul(1_000).saturating_add(u64::from(ttl.subsec_nanos().div_ceil(1_000_000)))
 }
 
-/// What a hold begins with: the claim's id, and the token unless it may be any.
-fn hold_of(id: ClaimId, token: Option<FencingToken>) -> String {
-    token.map_or_else(|| format!("{id} "), |token| format!("{id} {token} "))
-}
-
-/// What a hold keeps besides its id, its token and its beginning.
-fn kept(claim: &Claim) -> String {
-    let (holder, note) = (claim.holder(), claim.note().map_or("", |note| note));
-    format!("{} {} {holder}{note}", millis(claim.lock_delay()), holder.len())
+/// What a hold begins with.
+fn hold_of(id: ClaimId, token: FencingToken) -> String {
+    format!("{id} {token} ")
 }
 
 /// For how long a claim's id stays dead.
-fn void_ttl(claim: &Claim) -> String {
+fn void_ttl(claim: &Claim) -> u64 {
     millis(claim.server_ttl().max(VOID))
 }
 
@@ -320,7 +334,8 @@ fn text(value: &Value) -> Option<Arc<str>> {
 }
 
 fn number(value: &Value) -> std::result::Result<FencingToken, Failure> {
-    let token = text(value).and_then(|text| text.parse().ok()).ok_or_else(Failure::odd_answer)?;
+    let Value::BulkString(bytes) = value else { return Err(Failure::odd_answer()) };
+    let token = std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).ok_or_else(Failure::odd_answer)?;
     Ok(FencingToken::new(token))
 }
 

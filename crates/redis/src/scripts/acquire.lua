@@ -1,6 +1,6 @@
 -- Takes the lock, or says who has it.
 -- KEYS: lock, fence, void.
--- ARGV: id, ttl in ms, what else the hold keeps, token base, ttl of the void in ms or 0;
+-- ARGV: id, ttl in ms, what else the hold keeps; where an earlier request may be on its way, ttl of the void in ms or 0;
 -- where tokens are reserved, how many besides the holder's: the one that is kept and answered is the last of them.
 -- Answers the token, {ms left, holder or nothing}, or 0 for a dead id.
 local found = redis.call('mget', KEYS[1], KEYS[2], KEYS[3])
@@ -22,7 +22,7 @@ local now = redis.call('time')
 local token = math.max(
     (tonumber(found[2] or redis.call('get', KEYS[2])) or 0) + 1,
     now[1] * 1000000 + now[2],
-    tonumber(ARGV[4]) + 1)
+    BASE + 1)
 -- From here on Lua's numbers would skip some.
 if token >= 9007199254740992 then return redis.error_reply('FENCELOCK no token is left') end
 token = string.format('%.0f', token)
@@ -32,6 +32,5 @@ redis.call('set', KEYS[2], token)
 local hold = ARGV[1] .. ' ' .. token .. ' ' .. moment .. ' ' .. ARGV[3]
 -- What is no string was not among what was found.
 if not redis.call('set', KEYS[1], hold, 'NX', 'PX', ARGV[2]) then return contended() end
--- An earlier request of this id is still on its way: when this hold is over, that one takes nothing.
-if ARGV[5] ~= '0' then redis.call('set', KEYS[3], '', 'PX', ARGV[5]) end
+--SPENT--
 return token

@@ -71,7 +71,7 @@ impl Task for Floored {
         let ttl = TTL.as_millis().to_string();
         let mut acquire = self.acquire.prepare_invoke();
         acquire.key(&self.lock).key(fence).key(void);
-        acquire.arg(&self.id).arg(ttl).arg("0 7 bench:1").arg("0").arg("0");
+        acquire.arg(&self.id).arg(ttl).arg("0 7 bench:1");
         let answer: redis::Value = acquire.invoke_async(&mut self.connection).await?;
         let redis::Value::BulkString(token) = answer else { return Ok(false) };
         self.hold = format!("{} {} ", self.id, String::from_utf8_lossy(&token));

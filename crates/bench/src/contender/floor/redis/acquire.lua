@@ -1,5 +1,5 @@
 -- KEYS: lock, fence, void.
--- ARGV: id, ttl in ms, what else the hold keeps, token base, ttl of the void in ms or 0.
+-- ARGV: id, ttl in ms, what else the hold keeps.
 -- Answers the token, {ms left, holder or nothing}, or 0 for a dead id.
 local found = redis.call('mget', KEYS[1], KEYS[2], KEYS[3])
 local held = found[1]
@@ -16,13 +16,11 @@ if held then return contended() end
 local now = redis.call('time')
 local token = math.max(
     (tonumber(found[2] or redis.call('get', KEYS[2])) or 0) + 1,
-    now[1] * 1000000 + now[2],
-    tonumber(ARGV[4]) + 1)
+    now[1] * 1000000 + now[2])
 if token >= 9007199254740992 then return redis.error_reply('FENCELOCK no token is left') end
 token = string.format('%.0f', token)
 local moment = string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000))
 redis.call('set', KEYS[2], token)
 local hold = ARGV[1] .. ' ' .. token .. ' ' .. moment .. ' ' .. ARGV[3]
 if not redis.call('set', KEYS[1], hold, 'NX', 'PX', ARGV[2]) then return contended() end
-if ARGV[5] ~= '0' then redis.call('set', KEYS[3], '', 'PX', ARGV[5]) end
 return token

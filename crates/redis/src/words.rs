@@ -1,0 +1,80 @@
+//! Keys and arguments of a script, in one piece.
+
+use std::io::Write as _;
+
+/// Keys, then arguments, as they will be sent.
+#[derive(Default)]
+pub(crate) struct Words {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    keys: usize,
+}
+
+impl Words {
+    pub(crate) fn new<K: AsRef<[u8]>, A: AsRef<[u8]>>(keys: &[K], args: &[A]) -> Self {
+        let bytes = keys.iter().map(|key| key.as_ref().len()).chain(args.iter().map(|arg| arg.as_ref().len()));
+        let mut words = Self::with_room(keys.len() + args.len(), bytes.sum());
+        keys.iter().for_each(|key| words.key(&[key.as_ref()]));
+        args.iter().for_each(|arg| words.arg(&[arg.as_ref()]));
+        words
+    }
+
+    /// None yet, but room for so many words of so many bytes in all.
+    pub(crate) fn with_room(words: usize, bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(words), keys: 0 }
+    }
+
+    /// The next key, of these parts. All keys come before the first argument.
+    pub(crate) fn key(&mut self, parts: &[&[u8]]) {
+        self.keys += 1;
+        self.arg(parts);
+    }
+
+    /// The next argument, of these parts.
+    pub(crate) fn arg(&mut self, parts: &[&[u8]]) {
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        self.ends.push(self.bytes.len());
+    }
+
+    /// The next argument, as it is written out.
+    pub(crate) fn written(&mut self, what: std::fmt::Arguments<'_>) {
+        // Into memory, which never fails.
+        let _ = self.bytes.write_fmt(what);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        begins.zip(&self.ends).map(|(begin, end)| self.bytes.get(begin..*end).unwrap_or_default())
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.iter().take(self.keys)
+    }
+
+    pub(crate) fn args(&self) -> impl Iterator<Item = &[u8]> {
+        self.iter().skip(self.keys)
+    }
+
+    /// Keys and arguments.
+    pub(crate) fn split(&self) -> (Vec<&[u8]>, Vec<&[u8]>) {
+        (self.keys().collect(), self.args().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_kept_apart() {
+        let mut words = Words::new(&["a", ""], &["bc", "", "d"]);
+        words.written(format_args!("{}-{}", 1, 2));
+        assert_eq!(words.keys().collect::<Vec<_>>(), [b"a".as_slice(), b""]);
+        assert_eq!(words.args().collect::<Vec<_>>(), [b"bc".as_slice(), b"", b"d", b"1-2"]);
+        let mut words = Words::with_room(2, 4);
+        words.key(&[b"x", b"y"]);
+        words.arg(&[]);
+        assert_eq!(words.split(), (vec![b"xy".as_slice()], vec![b"".as_slice()]));
+    }
+}
