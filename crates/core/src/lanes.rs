@@ -124,6 +124,10 @@ impl Lanes {
         changed
     }
 
+    pub(crate) fn knows(&self, name: &LockName) -> bool {
+        lock(&self.0).contains_key(name)
+    }
+
     /// How many names have a lane.
     pub(crate) fn len(&self) -> usize {
         lock(&self.0).len()

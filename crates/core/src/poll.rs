@@ -94,6 +94,12 @@ impl Polling {
         self.lanes.len()
     }
 
+    /// Whether somebody in this client waits for `name` or holds it.
+    #[must_use]
+    pub fn knows(&self, name: &LockName) -> bool {
+        self.lanes.knows(name)
+    }
+
     /// Waits until `engine` grants `claim`, by trying. For [`DistributedLock::acquire`].
     ///
     /// # Errors

@@ -1,15 +1,15 @@
 //! The engine: how a lock is taken, waited for and undone in a lock table.
 
 use crate::lease::SqlLease;
-use crate::table::{LockTable, Outcome, check_idle};
+use crate::table::{LockTable, Outcome, Place, check_idle};
+use crate::waiter::Waiter;
 use async_trait::async_trait;
 use fencelock_core::{
     Admin, Attempt, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Guarantees, HolderInfo, LockName,
-    Obstacle, Polling, Result, Tries,
+    Moment, Obstacle, Polling, Result,
 };
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How often a try goes on when the lock is freed between its statement and its look.
@@ -25,8 +25,8 @@ const TRIES: u32 = 3;
 /// The connections close when the engine and the last lease are gone. What is
 /// held then runs out.
 pub struct SqlLock {
-    table: Arc<dyn LockTable>,
-    polling: Polling,
+    pub(crate) table: Arc<dyn LockTable>,
+    pub(crate) polling: Polling,
     kind: Kind,
 }
 
@@ -97,7 +97,9 @@ impl SqlLock {
     }
 
     fn on(table: Arc<dyn LockTable>, kind: Kind) -> Arc<Self> {
-        Arc::new(Self { table, polling: Polling::new(), kind })
+        let polling = Polling::new();
+        table.heeds(&polling);
+        Arc::new(Self { table, polling, kind })
     }
 
     pub(crate) fn engine_name(&self) -> &'static str {
@@ -127,7 +129,13 @@ impl SqlLock {
 
     /// One statement sent, where nothing is in the way. One that met a holder at the server before `looks` first, so
     /// that waiters write nothing and do not queue to write, unless the table does both in one.
-    async fn attempt(&self, claim: &Claim, waits: bool, mut looks: bool) -> Result<Attempt> {
+    pub(crate) async fn attempt(
+        &self,
+        claim: &Claim,
+        waits: bool,
+        place: Option<&Arc<dyn Place>>,
+        mut looks: bool,
+    ) -> Result<Attempt> {
         looks &= !(waits && self.table.looks_as_it_acquires());
         for _ in 0..TRIES {
             if std::mem::take(&mut looks) {
@@ -139,10 +147,7 @@ impl SqlLock {
             }
             match self.table.acquire(claim, waits).await? {
                 Outcome::Granted(sent_at, token) => {
-                    let hold = self.polling.hold(claim.name());
-                    let lease = SqlLease::new(Arc::clone(&self.table), claim.clone(), token, hold);
-                    let grant = Grant::new(claim, lease, sent_at, token).with_reserved(claim.reserve());
-                    return Ok(Attempt::Granted(grant));
+                    return Ok(Attempt::Granted(self.granted(claim, place, sent_at, token)));
                 }
                 Outcome::Held(attempt) => return Ok(attempt),
                 Outcome::Dead { .. } => return Err(abandoned()),
@@ -152,29 +157,23 @@ impl SqlLock {
         Ok(Attempt::contended(Some(Duration::ZERO), None))
     }
 
+    /// The claim's hold, counted from `sent_at`.
+    pub(crate) fn granted(
+        &self,
+        claim: &Claim,
+        place: Option<&Arc<dyn Place>>,
+        sent_at: Moment,
+        token: FencingToken,
+    ) -> Grant {
+        let place = place.filter(|place| place.holds(token));
+        let hold = self.polling.hold(claim.name());
+        let lease = SqlLease::new(Arc::clone(&self.table), claim.clone(), token, hold, place.cloned());
+        Grant::new(claim, lease, sent_at, token).with_reserved(claim.reserve())
+    }
+
     /// Whether the claim died of its own request that nobody saw answered, and not by an undo.
     async fn outlived_its_request(&self, claim: &Claim) -> bool {
         claim.is_unanswered() && matches!(self.table.look(claim).await, Ok(Outcome::Dead { voided: false }))
-    }
-}
-
-/// The tries of one who waits.
-struct Waiter<'e> {
-    engine: &'e SqlLock,
-    /// It was turned away by the server itself: a holder of this client that has released is nobody to look for.
-    was_turned_away: AtomicBool,
-}
-
-#[async_trait]
-impl Tries for Waiter<'_> {
-    async fn try_once(&self, claim: &Claim) -> Result<Attempt> {
-        // The first asks for nothing to be told, since it is asked again once there is somebody who listens.
-        let again = self.was_turned_away.load(Ordering::Relaxed);
-        let outcome = self.engine.attempt(claim, again, again).await;
-        if let Ok(Attempt::Contended { .. }) = outcome {
-            self.was_turned_away.store(true, Ordering::Relaxed);
-        }
-        outcome.map_err(|e| e.with_engine(self.engine.table.engine()).with_name(claim.name()))
     }
 }
 
@@ -194,15 +193,14 @@ impl DistributedLock for SqlLock {
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        let outcome = self.attempt(claim, false, matches!(claim.obstacle(), Obstacle::Held(_))).await;
+        let outcome = self.attempt(claim, false, None, matches!(claim.obstacle(), Obstacle::Held(_))).await;
         outcome.map_err(|e| e.with_engine(self.table.engine()).with_name(claim.name()))
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Grant> {
         let mut claim = claim.clone();
-        let waiter = Waiter { engine: self, was_turned_away: AtomicBool::new(false) };
         loop {
-            match self.polling.acquire(&waiter, self.table.hints(), &claim).await {
+            match Waiter::new(self, &claim).acquire().await {
                 Err(e) if e.kind() == ErrorKind::Lost && self.outlived_its_request(&claim).await => {
                     claim = claim.next_attempt()?;
                 }
@@ -218,7 +216,7 @@ impl DistributedLock for SqlLock {
         // Void first: freed first, a late acquire of this id could take the lock in between.
         let voided = self.table.void(claim).await;
         // Where it is not known to be void it is freed all the same, and once more when this is asked for again.
-        self.table.free(claim, "abandon").await?;
+        self.table.free(claim, None, "abandon").await?;
         voided
     }
 

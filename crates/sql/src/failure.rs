@@ -45,6 +45,12 @@ impl Failure {
         Self { error: Error::new(kind, message), not_done: false, reopen: false, cause: Cause::Other }
     }
 
+    /// There was no connection to send it on.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn before(error: Error) -> Self {
+        Self { error, not_done: true, reopen: true, cause: Cause::Other }
+    }
+
     /// The statement may still run.
     pub(crate) fn no_answer(limit: Duration) -> Self {
         Self::new(ErrorKind::Unavailable, format!("no answer in {limit:?}")).reopen()

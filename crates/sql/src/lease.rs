@@ -1,6 +1,6 @@
 //! One hold in the lock table.
 
-use crate::table::LockTable;
+use crate::table::{LockTable, Place};
 use async_trait::async_trait;
 use fencelock_core::{
     Claim, Error, ErrorKind, Evidence, FencingToken, Lease, LocalHold, LossReason, Renew, Renewal, Result, Validity,
@@ -15,11 +15,19 @@ pub(crate) struct SqlLease {
     token: FencingToken,
     /// Wakes the first local waiter when the lease goes.
     _hold: LocalHold,
+    /// Under which others may have heard of the claim.
+    _place: Option<Arc<dyn Place>>,
 }
 
 impl SqlLease {
-    pub(crate) fn new(table: Arc<dyn LockTable>, claim: Claim, token: FencingToken, hold: LocalHold) -> Self {
-        Self { table, claim, token, _hold: hold }
+    pub(crate) fn new(
+        table: Arc<dyn LockTable>,
+        claim: Claim,
+        token: FencingToken,
+        hold: LocalHold,
+        place: Option<Arc<dyn Place>>,
+    ) -> Self {
+        Self { table, claim, token, _hold: hold, _place: place }
     }
 }
 
@@ -58,7 +66,7 @@ impl Lease for SqlLease {
         if self.claim.is_unanswered() {
             self.table.void(&self.claim).await?;
         }
-        if self.table.free(&self.claim, "release").await? {
+        if self.table.free(&self.claim, Some(self.token), "release").await? {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Lost, "the lock was no longer ours")

@@ -24,6 +24,8 @@ pub mod sqlite;
 mod table;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod transaction;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod waiter;
 
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub use engine::SqlLock;

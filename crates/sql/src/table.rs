@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 use fencelock_core::{
-    Attempt, Claim, Error, ErrorKind, FencingToken, Guarantees, Hints, HolderInfo, LockName, Moment, Result,
+    Attempt, Claim, Error, ErrorKind, FencingToken, Guarantees, Hint, Hints, HolderInfo, LockName, Moment, Polling,
+    Result,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -25,8 +26,17 @@ pub(crate) trait LockTable: fmt::Debug + Send + Sync + 'static {
     /// One ear for all waiters, where the database has any.
     fn hints(&self) -> Option<&dyn Hints>;
 
+    /// Learns which names this client waits for and holds.
+    fn heeds(&self, _polling: &Polling) {}
+
+    /// A place for the claim among those whom a release hands its lock on to, where releases do.
+    fn place(&self, _claim: &Claim) -> Option<Arc<dyn Place>> {
+        None
+    }
+
     /// Takes the lock if it may be taken, and else tells what was in the way. `waits` if whoever asks will wait: where it
-    /// [looks as it acquires](Self::looks_as_it_acquires), the table sees to it that a release is told.
+    /// [looks as it acquires](Self::looks_as_it_acquires), the table sees to it that a release is told, and who
+    /// waits in a [place](Self::place) says so in the same statement.
     async fn acquire(&self, claim: &Claim, waits: bool) -> Result<Outcome>;
 
     /// Whether one who waits need not look first: the statement that acquires leaves alone what is held, and nobody
@@ -41,8 +51,8 @@ pub(crate) trait LockTable: fmt::Debug + Send + Sync + 'static {
     /// Counts the ttl anew, if the claim holds the lock; at once, or with other renewals.
     async fn renew(&self, claim: &Claim, server_ttl: Duration, at_once: bool) -> Result<bool>;
 
-    /// Frees the lock if the claim has it.
-    async fn free(&self, claim: &Claim, operation: &'static str) -> Result<bool>;
+    /// Frees the lock if the claim has it. Whose token is known may hand it on in the same step.
+    async fn free(&self, claim: &Claim, token: Option<FencingToken>, operation: &'static str) -> Result<bool>;
 
     /// Makes the id dead, whatever of it is still on its way.
     async fn void(&self, claim: &Claim) -> Result<()>;
@@ -56,6 +66,37 @@ pub(crate) trait LockTable: fmt::Debug + Send + Sync + 'static {
 
     /// Drops the rows of locks that have been free for `idle`, and says how many.
     async fn purge(&self, idle: Duration) -> Result<u64>;
+}
+
+/// A place among those who wait for a lock that a release hands on.
+#[async_trait]
+pub(crate) trait Place: Send + Sync {
+    /// Whether the statement just answered has told them, and a release will be heard.
+    fn is_told(&self) -> bool;
+
+    /// An ear that has heard everything since the place was taken; the first time only.
+    fn ear(&self) -> Option<Box<dyn Hint>>;
+
+    /// Ends when a release has handed the lock on to the claim.
+    async fn handed(&self);
+
+    /// Whether one has, and it was not taken yet.
+    fn is_handed(&self) -> bool;
+
+    /// What was handed on, once.
+    fn take(&self) -> Option<Handed>;
+
+    /// The claim holds the lock under `token`, however it came by it. Whether others may have heard of the claim,
+    /// or it knows which hold was before it, so that the place is to be kept for as long as the hold.
+    fn holds(&self, token: FencingToken) -> bool;
+}
+
+/// A lock that a release has handed on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handed {
+    /// When the request was sent because of which it was handed on, if that is still known.
+    pub(crate) sent_at: Option<Moment>,
+    pub(crate) token: FencingToken,
 }
 
 /// What a claim met.

@@ -219,7 +219,7 @@ impl LockTable for Store {
         self.renewals.renew(claim, server_ttl, at_once).await
     }
 
-    async fn free(&self, claim: &Claim, operation: &'static str) -> Result<bool> {
+    async fn free(&self, claim: &Claim, _: Option<FencingToken>, operation: &'static str) -> Result<bool> {
         let id = claim.id().to_bytes();
         let values = vec![Value::Bytes(claim.name().as_str().as_bytes()), Value::Bytes(&id)];
         // A second answer cannot tell that the first had freed it.

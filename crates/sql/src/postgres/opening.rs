@@ -24,6 +24,8 @@ pub(crate) struct Opening {
     pub(crate) schema: Schema,
     /// Whether something hands our sessions round.
     pub(crate) pooled: bool,
+    /// The channel on which waiters tell of themselves, where they do.
+    pub(crate) secret: Option<String>,
     guarantees: Mutex<Arc<Guarantees>>,
 }
 
@@ -51,15 +53,16 @@ impl Opening {
             };
             tokio::try_join!(set_up(&mut one, &config, pooled), set_up(&mut other, &config, pooled))?;
             schema.ensure(&mut one, config.server.create).await?;
+            let secret = if pooled { None } else { schema.secret(&mut one).await? };
             let probe = Probe::run(&mut one, pooled).await.map_err(failure)?;
-            Ok::<_, Failure>((one, other, pooled, probe))
+            Ok::<_, Failure>((one, other, (pooled, secret), probe))
         });
-        let (one, other, pooled, probe) = match opened.await {
+        let (one, other, (pooled, secret), probe) = match opened.await {
             Ok(opened) => opened.map_err(told)?,
             Err(_) => return Err(told(Failure::no_answer(limit))),
         };
         let guarantees = Mutex::new(Arc::new(probe.guarantees(&config)?));
-        Ok((Self { config, schema, pooled, guarantees }, one, other))
+        Ok((Self { config, schema, pooled, secret, guarantees }, one, other))
     }
 
     pub(crate) fn guarantees(&self) -> Arc<Guarantees> {

@@ -4,7 +4,7 @@ use super::failure::failure;
 use super::statement::Statement;
 use crate::failure::{Cause, Failure};
 use crate::server::quoted;
-use fencelock_core::ErrorKind;
+use fencelock_core::{ClaimId, ErrorKind};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 use std::time::Duration;
@@ -97,6 +97,33 @@ impl Schema {
         judge(self.layout(connection).await?)
     }
 
+    /// The name of a channel that is known to those alone who may read the tables: anybody who may connect may send
+    /// notices, to any channel whose name is known. None if there is none and none may be made.
+    pub(crate) async fn secret(&self, connection: &mut PgConnection) -> Result<Option<String>, Failure> {
+        let meta = quoted(&self.meta.name, '"');
+        for may_make in [true, false] {
+            let sql = format!("SELECT value FROM {meta} WHERE key IN ('channel_1', 'channel_2') ORDER BY key");
+            let rows = connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(sql))).await.map_err(failure)?;
+            let values = rows.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<Vec<i64>>>().map_err(failure)?;
+            if let [one, other] = *values {
+                return Ok(Some(format!("fencelock_{one:016x}{other:016x}")));
+            }
+            if may_make {
+                let random = ClaimId::random().map_err(|e| Failure::new(e.kind(), e.message().to_owned()))?;
+                let [one, other] = halves(random);
+                let sql = format!(
+                    "INSERT INTO {meta} (key, value) VALUES ('channel_1', '{one}'), ('channel_2', '{other}') \
+                     ON CONFLICT (key) DO NOTHING"
+                );
+                // Where it may not be made, by whoever it is or on a standby, releases tell and hand nothing on.
+                if let Err(error) = run(connection, sql).await.map_err(failure) {
+                    tracing::debug!(target: "fencelock", error = %error.error, "no channel for those who wait");
+                }
+            }
+        }
+        Ok(None)
+    }
+
     fn layout_ddl(&self) -> String {
         let meta = quoted(&self.meta.name, '"');
         format!("INSERT INTO {meta} (key, value) VALUES ('layout', {LAYOUT}) ON CONFLICT (key) DO NOTHING")
@@ -107,6 +134,11 @@ impl Schema {
         let rows = connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(sql))).await.map_err(failure)?;
         rows.first().map(|row| row.try_get(0)).transpose().map_err(failure)
     }
+}
+
+fn halves(id: ClaimId) -> [i64; 2] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = id.to_bytes();
+    [i64::from_be_bytes([a, b, c, d, e, f, g, h]), i64::from_be_bytes([i, j, k, l, m, n, o, p])]
 }
 
 fn judge(version: Option<i64>) -> Result<(), Failure> {

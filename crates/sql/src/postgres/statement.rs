@@ -15,6 +15,7 @@ pub(crate) enum Value<'v> {
     Bytes(&'v [u8]),
     Text(Option<&'v str>),
     Number(i64),
+    Flag(bool),
     ManyBytes(Vec<Vec<u8>>),
     ManyNumbers(Vec<i64>),
 }
@@ -26,6 +27,7 @@ impl Value<'_> {
             Self::Bytes(value) => value.len(),
             Self::Text(value) => value.map_or(0, str::len),
             Self::Number(_) => 8,
+            Self::Flag(_) => 1,
             Self::ManyBytes(values) => values.iter().map(|value| 4 + value.len()).sum::<usize>() + 20,
             Self::ManyNumbers(values) => values.len() * 12 + 20,
         };
@@ -74,6 +76,7 @@ fn literal(value: &Value<'_>) -> String {
         Value::Text(Some(value)) => format!("convert_from({}, 'UTF8')", bytes(value.as_bytes())),
         // Between quotes, since the smallest is read as the negative of what is too large.
         Value::Number(value) => format!("('{value}'::bigint)"),
+        Value::Flag(value) => value.to_string(),
         Value::ManyBytes(values) => {
             let values: Vec<_> = values.iter().map(|value| bytes(value)).collect();
             format!("ARRAY[{}]::bytea[]", values.join(","))
@@ -132,6 +135,7 @@ impl Ready<'_, '_> {
                 Value::Bytes(value) => arguments.add(*value),
                 Value::Text(value) => arguments.add(*value),
                 Value::Number(value) => arguments.add(*value),
+                Value::Flag(value) => arguments.add(*value),
                 Value::ManyBytes(values) => arguments.add(values.as_slice()),
                 Value::ManyNumbers(values) => arguments.add(values.as_slice()),
             }?;

@@ -3,17 +3,20 @@
 use super::PostgresConfig;
 use super::ears::Ears;
 use super::failure::failure;
+use super::notice::{Waiting, hex};
 use super::opening::{LOCK_WAIT, Opening};
+use super::places::Shared;
 use super::renew::Renewer;
 use super::statement::{Statement, Value};
 use crate::failure::{Cause, Failure};
 use crate::micros::{in_micros, micros};
 use crate::pool::Pool;
 use crate::renewals::Renewals;
-use crate::table::{LockTable, Outcome, is_closed};
+use crate::table::{LockTable, Outcome, Place, is_closed};
 use async_trait::async_trait;
 use fencelock_core::{
-    Attempt, Claim, ClaimId, Error, ErrorKind, FencingToken, Guarantees, Hints, HolderInfo, LockName, Moment, Result,
+    Attempt, Claim, ClaimId, Error, ErrorKind, FencingToken, Guarantees, Hints, HolderInfo, LockName, Moment, Polling,
+    Result,
 };
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
@@ -42,13 +45,19 @@ pub(super) enum Whose {
 /// The lock table of one database.
 pub(crate) struct Store {
     pub(super) opening: Arc<Opening>,
-    commands: Pool<Opening>,
+    pub(super) commands: Pool<Opening>,
     renewals: Arc<Renewals<Renewer>>,
-    ears: Option<Arc<Ears>>,
-    channel: String,
+    pub(super) ears: Option<Arc<Ears>>,
+    pub(super) channel: String,
     /// How long a statement waits for a row, as the server is told.
     wait: String,
     pub(super) statements: Statements,
+}
+
+/// One waiter's word to the others.
+struct Telling {
+    payload: String,
+    round: i64,
 }
 
 pub(super) struct Statements {
@@ -56,7 +65,8 @@ pub(super) struct Statements {
     /// The same where tokens are reserved: `$10` besides the holder's, and the row has the last of them.
     reserve: Acquires,
     look: Statement,
-    free: Statement,
+    pub(super) free: Statement,
+    pub(super) hand: Statement,
     force: Statement,
     void: Statement,
     clean: Statement,
@@ -69,10 +79,11 @@ pub(super) struct Statements {
     lock: Statement,
 }
 
-/// An acquire that waits for nobody, and one that will wait.
+/// An acquire that waits for nobody, one that will wait, and one that tells others that it does.
 struct Acquires {
     tries: Statement,
     waits: Statement,
+    tells: Statement,
 }
 
 impl Store {
@@ -84,17 +95,24 @@ impl Store {
         let renewals = Renewals::new(Renewer::new(Pool::new(Arc::clone(&opening), 1, Some(second), limit)));
         let commands = Pool::new(Arc::clone(&opening), server.connections, Some(first), limit);
         let sql = |text: &str| opening.schema.statement(text);
-        let acquires = |reserve: &str| {
+        let acquires = |reserve: &str, next: usize| {
             let acquire = include_str!("sql/acquire.sql").replace("{reserve}", reserve);
             let then = |rest: &str| sql(&acquire.replace("{then}", rest));
-            let (tries, waits) = (include_str!("sql/tries.sql"), include_str!("sql/waits.sql"));
-            Acquires { tries: then(&format!("\n{tries}")), waits: then(waits) }
+            let waits = include_str!("sql/waits.sql");
+            let tells = include_str!("sql/tells.sql").replace("{channel}", &format!("${next}"));
+            let tells = tells.replace("{telling}", &format!("${}", next + 1));
+            Acquires {
+                tries: then(&format!("\n{}", include_str!("sql/tries.sql"))),
+                waits: then(&waits.replace("{told}", "")),
+                tells: then(&waits.replace("{told}", tells.trim_end())),
+            }
         };
         let statements = Statements {
-            acquire: acquires(""),
-            reserve: acquires(" + $10"),
+            acquire: acquires("", 10),
+            reserve: acquires(" + $10", 11),
             look: sql(include_str!("sql/look.sql")),
             free: sql(include_str!("sql/free.sql")),
+            hand: sql(include_str!("sql/hand.sql")),
             force: sql(include_str!("sql/force.sql")),
             void: sql(include_str!("sql/void.sql")),
             clean: sql(include_str!("sql/clean.sql")),
@@ -107,9 +125,23 @@ impl Store {
             lock: sql(include_str!("sql/lock.sql")),
         };
         let channel = super::ears::channel(&server.table);
-        let ears = (!opening.pooled).then(|| Ears::new(opening.config.options(), channel.clone(), limit));
+        let ears = (!opening.pooled)
+            .then(|| Ears::new(opening.config.options(), channel.clone(), opening.secret.clone(), limit));
         let wait = LOCK_WAIT.as_millis().to_string();
-        Ok(Arc::new(Self { opening, commands, renewals, ears, channel, wait, statements }))
+        let store = Arc::new(Self { opening, commands, renewals, ears, channel, wait, statements });
+        if let Some(ears) = &store.ears {
+            let _ = ears.store.set(Arc::downgrade(&store));
+        }
+        Ok(store)
+    }
+
+    /// What tells others that the claim waits; none where it cannot, or need not.
+    fn telling(&self, claim: &Claim, place: &Shared) -> Option<Telling> {
+        let listener = self.ears.as_ref()?.listener()?;
+        let round = place.round(listener, claim.now())?;
+        let name = hex(claim.name().as_str().as_bytes());
+        let payload = Waiting::new(claim, listener, round, self.least_token()).written(&name)?;
+        Some(Telling { payload, round })
     }
 
     pub(crate) fn lock_statement(&self) -> &Statement {
@@ -187,12 +219,25 @@ impl LockTable for Store {
         self.ears.as_deref().map(|ears| ears as &dyn Hints)
     }
 
+    fn heeds(&self, polling: &Polling) {
+        if let Some(ears) = &self.ears {
+            let _ = ears.polling.set(polling.clone());
+        }
+    }
+
+    fn place(&self, claim: &Claim) -> Option<Arc<dyn Place>> {
+        let place = self.ears.as_ref()?.place(claim.name(), claim.id())?;
+        Some(Arc::new(place))
+    }
+
     fn looks_as_it_acquires(&self) -> bool {
         true
     }
 
     async fn acquire(&self, claim: &Claim, waits: bool) -> Result<Outcome> {
         let id = claim.id().to_bytes();
+        let place = self.ears.as_ref().filter(|_| waits).and_then(|ears| ears.find(claim.id()));
+        let telling = place.as_ref().and_then(|place| self.telling(claim, place));
         let mut values = vec![
             Value::Bytes(claim.name().as_str().as_bytes()),
             Value::Bytes(&id),
@@ -209,13 +254,31 @@ impl LockTable for Store {
             values.push(Value::Number(claim.reserve().into()));
             acquires = &self.statements.reserve;
         }
-        let told = waits && self.ears.is_some();
-        let statement = if told { &acquires.waits } else { &acquires.tries };
+        if let Some(telling) = &telling {
+            values.extend([Value::Text(self.opening.secret.as_deref()), Value::Text(Some(&telling.payload))]);
+        }
+        let statement = match (waits && self.ears.is_some(), telling.is_some()) {
+            (_, true) => &acquires.tells,
+            (true, false) => &acquires.waits,
+            (false, false) => &acquires.tries,
+        };
         let ready = self.opening.ready(statement, values);
         let seat = self.commands.seat().await?;
         let sent_at = claim.now();
+        if let (Some(place), Some(telling)) = (&place, &telling) {
+            place.sends(telling.round, sent_at);
+        }
         match seat.send_for(claim.request(), ready).await {
-            Ok(rows) => outcome(&rows, claim, sent_at).map_err(|e| failure(e).at("postgres", "acquire").into()),
+            Ok(rows) => {
+                let told = |row: &PgRow| row.try_get::<Option<String>, _>("told").ok().flatten().is_some();
+                if let Some(place) = place {
+                    if telling.is_some() {
+                        place.answered(rows.first().is_some_and(told));
+                    }
+                    place.follows(rows.first().and_then(|row| row.try_get("token").ok().flatten()));
+                }
+                outcome(&rows, claim, sent_at).map_err(|e| failure(e).at("postgres", "acquire").into())
+            }
             // Held inside somebody's transaction, or just being taken.
             Err(failure) if failure.cause == Cause::Locked => Ok(Outcome::Held(Attempt::contended(Some(AGAIN), None))),
             Err(failure) => Err(failure.at("postgres", "acquire").into()),
@@ -234,17 +297,8 @@ impl LockTable for Store {
         self.renewals.renew(claim, server_ttl, at_once).await
     }
 
-    async fn free(&self, claim: &Claim, operation: &'static str) -> Result<bool> {
-        let id = claim.id().to_bytes();
-        let name = claim.name().as_str().as_bytes();
-        let values = vec![Value::Bytes(name), Value::Bytes(&id), Value::Text(Some(&self.channel))];
-        let ready = self.opening.ready(&self.statements.free, values);
-        // A second answer cannot tell that the first had freed it.
-        let outcome = self.commands.seat().await?.send_if(ready, |rows| !rows.is_empty()).await;
-        match outcome {
-            Ok(rows) => Ok(!rows.is_empty()),
-            Err(failure) => Err(failure.at("postgres", operation).into()),
-        }
+    async fn free(&self, claim: &Claim, token: Option<FencingToken>, operation: &'static str) -> Result<bool> {
+        self.give_up(claim.name(), claim.id(), token, operation).await
     }
 
     async fn void(&self, claim: &Claim) -> Result<()> {
@@ -255,7 +309,8 @@ impl LockTable for Store {
         // Or there is nothing to be freed yet, and the lock is taken after us. A transaction
         // of a caller's own takes no lock for a claim, and may stay open for long.
         let limit = LONG.min(self.opening.config.server.request_timeout.saturating_mul(2));
-        if claim.is_unanswered() && !self.older_have_ended("void", Whose::Engines, limit).await? {
+        let told = self.ears.as_ref().is_some_and(|ears| ears.places().is_told(claim.id()));
+        if (told || claim.is_unanswered()) && !self.older_have_ended("void", Whose::Engines, limit).await? {
             return Err(Error::new(ErrorKind::Unavailable, "a statement that may take the lock is still under way"));
         }
         if let Err(e) = self.rows("void", &self.statements.clean, Vec::new()).await {
@@ -301,7 +356,7 @@ impl LockTable for Store {
 }
 
 /// The claim's id for a lock of PostgreSQL's own, which is taken by number.
-fn number(id: ClaimId) -> i64 {
+pub(super) fn number(id: ClaimId) -> i64 {
     let [a, b, c, d, e, f, g, h, ..] = id.to_bytes();
     i64::from_be_bytes([a, b, c, d, e, f, g, h])
 }

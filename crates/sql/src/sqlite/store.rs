@@ -219,7 +219,7 @@ impl LockTable for Store {
         self.renewals.renew(claim, server_ttl, at_once).await
     }
 
-    async fn free(&self, claim: &Claim, operation: &'static str) -> Result<bool> {
+    async fn free(&self, claim: &Claim, _: Option<FencingToken>, operation: &'static str) -> Result<bool> {
         let mut seat = self.commands.seat().await?;
         let id = claim.id().to_bytes();
         let query =

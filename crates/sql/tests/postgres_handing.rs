@@ -1,0 +1,405 @@
+//! PostgreSQL: a release that hands the lock on by itself.
+//!
+//! Run as a child of itself, it is one client that waits, which can be killed or stopped.
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod server;
+
+use fencelock_core::{DistributedLock as _, LockClient, LockName, Terms};
+use fencelock_lab::Postgres;
+use libtest_mimic::{Arguments, Failed, Trial};
+use rustix::process::{Pid, Signal, kill_process};
+use server::*;
+use sqlx::postgres::PgListener;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Who has waited for less is not handed the lock: 5 ms, and some for the news of it.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The channel that only those know who may read the tables.
+async fn channel(db: &Pg) -> String {
+    db.client().await.close().await;
+    let of = async |key| db.number(&format!("SELECT value FROM fencelock_locks_meta WHERE key = '{key}'")).await;
+    format!("fencelock_{:016x}{:016x}", of("channel_1").await, of("channel_2").await)
+}
+
+/// What clients tell each other.
+struct Overheard(PgListener);
+
+impl Overheard {
+    async fn of(db: &Pg) -> Self {
+        let mut listener = PgListener::connect(&db.url()).await.unwrap();
+        listener.listen(&channel(db).await).await.unwrap();
+        Self(listener)
+    }
+
+    /// The words of the next notice that begins with `kind`, but for those of the lock `first`.
+    async fn next(&mut self, kind: &str) -> Vec<String> {
+        loop {
+            let notice = tokio::time::timeout(ms(20_000), self.0.recv()).await.expect("a notice").unwrap();
+            let words: Vec<_> = notice.payload().split(' ').map(str::to_owned).collect();
+            if words[0] == kind && words[1] != "6669727374" {
+                return words;
+            }
+        }
+    }
+}
+
+/// A client that listens already.
+async fn listening(db: &Pg) -> LockClient {
+    let (holder, client) = (db.client().await, db.client().await);
+    let guard = holder.acquire("first").await.unwrap();
+    let waiting = tokio::spawn(client.acquire("first"));
+    until("it waits", async || {
+        db.number("SELECT count(*) FROM fencelock_locks WHERE waited AND name = 'first'").await == 1
+    })
+    .await;
+    guard.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    holder.close().await;
+    db.run("UPDATE fencelock_locks SET waited = false WHERE name = 'first'").await;
+    client
+}
+
+/// A process that waits for the lock `a`, holds it for a moment, and ends.
+struct Waiter(Child);
+
+impl Waiter {
+    fn start(db: &Pg, ttl: u64) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.env("FENCELOCK_WAITS_AT", db.url()).env("FENCELOCK_TTL_MS", ttl.to_string());
+        Self(command.stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.0.id().cast_signed()).unwrap(), signal).unwrap();
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+async fn wait_as_a_process(url: &str) {
+    let ttl = std::env::var("FENCELOCK_TTL_MS").unwrap().parse().unwrap();
+    let client = LockClient::new(Pg::connect(url).await.unwrap()).unwrap();
+    client.named("a").ttl(ms(ttl)).wait_at_most(ms(60_000)).acquire().await.unwrap().release().await.unwrap();
+    client.close().await;
+}
+
+async fn once(client: LockClient) {
+    client.acquire("a").await.unwrap().release().await.unwrap();
+}
+
+async fn a_handover_is_two_statements() {
+    const EACH: u32 = 50;
+    let db = Pg(Postgres::start_with(["fsync=off", "log_statement=all", "log_line_prefix=%a "]).unwrap());
+    let sent = || {
+        let log = std::fs::read_to_string(db.0.server().folder().join("log")).unwrap();
+        log.lines().filter(|line| line.starts_with("fencelock LOG:  execute")).count()
+    };
+    let mut clients = Vec::new();
+    for _ in 0..8 {
+        clients.push(db.client().await);
+    }
+    // Each waits once, and listens from then on.
+    let first = clients[0].acquire("a").await.unwrap();
+    let waiting: Vec<_> = clients.iter().map(|client| tokio::spawn(once(client.clone()))).collect();
+    tokio::time::sleep(ms(500)).await;
+    first.release().await.unwrap();
+    for waiting in waiting {
+        waiting.await.unwrap();
+    }
+    let (inside, newest) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicI64::new(0)));
+    let (before, began, mut tasks) = (sent(), Instant::now(), tokio::task::JoinSet::new());
+    for client in clients {
+        let (inside, newest) = (Arc::clone(&inside), Arc::clone(&newest));
+        tasks.spawn(async move {
+            for _ in 0..EACH {
+                let guard = client.named("a").wait_at_most(ms(60_000)).acquire().await.unwrap();
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two hold it");
+                let token = guard.token().as_i64();
+                assert!(token > newest.swap(token, Ordering::SeqCst), "tokens grow");
+                tokio::time::sleep(ms(3)).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    let each = f64::from(u32::try_from(sent() - before).unwrap()) / f64::from(8 * EACH);
+    println!("{each:.2} statements a handover, {:?} each", began.elapsed() / (8 * EACH));
+    assert!(each <= 2.2, "{each:.2}");
+}
+
+/// It frees the lock as long as nobody has waited for 5 ms, and still knows then who waits.
+async fn who_takes_it_again_and_again_gives_others_their_turn() {
+    const ROUNDS: usize = 20;
+    let db = Pg(Postgres::start_with(["fsync=off"]).unwrap());
+    let (greedy, other) = (listening(&db).await, listening(&db).await);
+    let (grants, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (counted, over) = (Arc::clone(&grants), Arc::clone(&done));
+    let again = tokio::spawn(async move {
+        while !over.load(Ordering::SeqCst) {
+            let guard = greedy.named("a").wait_at_most(ms(60_000)).acquire().await.unwrap();
+            counted.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(ms(2)).await;
+            guard.release().await.unwrap();
+        }
+    });
+    let mut passed_over = 0;
+    for _ in 0..ROUNDS {
+        let before = grants.load(Ordering::SeqCst);
+        let guard = other.named("a").wait_at_most(ms(60_000)).acquire().await.unwrap();
+        passed_over += grants.load(Ordering::SeqCst) - before;
+        tokio::time::sleep(ms(2)).await;
+        guard.release().await.unwrap();
+    }
+    done.store(true, Ordering::SeqCst);
+    again.await.unwrap();
+    println!("{passed_over} grants to the other in {ROUNDS} waits");
+    assert!(passed_over <= ROUNDS * 5 / 2, "{passed_over} in {ROUNDS} waits");
+}
+
+async fn a_killed_waiter_is_passed_over() {
+    let db = Pg::start();
+    let (holder, mut overheard) = (listening(&db).await, Overheard::of(&db).await);
+    let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
+    let sessions = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted";
+    let before = db.number(sessions).await;
+    let mut dead = Waiter::start(&db, 60_000);
+    let first = overheard.next("w").await;
+    let next = Waiter::start(&db, 10_000);
+    let second = overheard.next("w").await;
+    assert_ne!(first[2], second[2]);
+    dead.0.kill().unwrap();
+    until("its session has ended", async || db.number(sessions).await == before + 1).await;
+    tokio::time::sleep(PATIENCE).await;
+    guard.release().await.unwrap();
+    let handed = overheard.next("g").await;
+    assert_eq!(handed[3], second[2], "to the one who lives");
+    drop(next);
+}
+
+async fn a_stopped_waiter_delays_the_others_by_its_lease() {
+    let db = Pg::start();
+    let (holder, mut overheard) = (listening(&db).await, Overheard::of(&db).await);
+    let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
+    let stopped = Waiter::start(&db, 2_000);
+    overheard.next("w").await;
+    let other = listening(&db).await;
+    let waiting = tokio::spawn(other.named("a").ttl(ms(60_000)).wait_at_most(ms(60_000)).acquire());
+    overheard.next("w").await;
+    stopped.signal(Signal::STOP);
+    tokio::time::sleep(PATIENCE).await;
+    let released = Instant::now();
+    guard.release().await.unwrap();
+    let next = waiting.await.unwrap().unwrap();
+    println!("held {:?} after the release, of a lease of 2 s before it", released.elapsed());
+    assert!(released.elapsed() >= ms(1_950), "two hold it");
+    // Told of the lease when it was handed on: else the next look of its own might be 5 s away.
+    assert!(released.elapsed() < ms(3_500), "{:?}", released.elapsed());
+    stopped.signal(Signal::CONT);
+    tokio::time::sleep(ms(300)).await;
+    assert!(next.is_held());
+    next.release().await.unwrap();
+}
+
+async fn what_is_handed_to_one_who_has_left_is_handed_on() {
+    let db = Pg::start();
+    let (holder, left, next) = (listening(&db).await, listening(&db).await, listening(&db).await);
+    let mut overheard = Overheard::of(&db).await;
+    let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
+    let e = left.named("a").ttl(ms(60_000)).wait_at_most(ms(300)).acquire().await.unwrap_err();
+    assert_eq!(e.kind(), fencelock_core::ErrorKind::Timeout);
+    let told = overheard.next("w").await;
+    assert_eq!(overheard.next("x").await[2], told[2], "its undo says so");
+    let waiting = tokio::spawn(next.named("a").wait_at_most(ms(60_000)).acquire());
+    overheard.next("w").await;
+    // As if the release had been under way meanwhile.
+    let token = guard.token().as_i64() + 1;
+    let (id, listener, round) = (&told[2], &told[3], &told[4]);
+    db.run(&format!(
+        "UPDATE fencelock_locks SET claim_id = decode('{id}', 'hex'), token = {token},
+            expires_at = {now} + 60000000 WHERE name = 'a';
+        SELECT pg_notify('{channel}', 'g 61 {id} {id} {listener} {round} 1 {token} 60000000')",
+        now = Pg::NOW,
+        channel = channel(&db).await,
+    ))
+    .await;
+    let given_back = Instant::now();
+    let next = tokio::time::timeout(ms(4_000), waiting).await.expect("at once").unwrap().unwrap();
+    println!("handed on {:?} later", given_back.elapsed());
+    assert!(next.token().as_i64() > token);
+    next.release().await.unwrap();
+    assert!(guard.release().await.is_err());
+}
+
+async fn a_notice_that_is_lost_is_made_up_for() {
+    let db = Pg::start();
+    let (holder, client) = (listening(&db).await, listening(&db).await);
+    let mut overheard = Overheard::of(&db).await;
+    let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
+    let waiting = tokio::spawn(client.named("a").ttl(ms(30_000)).wait_at_most(ms(60_000)).acquire());
+    let told = overheard.next("w").await;
+    let (id, token) = (&told[2], guard.token().as_i64() + 1);
+    db.run(&format!(
+        "UPDATE fencelock_locks SET claim_id = decode('{id}', 'hex'), token = {token}, expires_at = {} + 30000000
+        WHERE name = 'a'",
+        Pg::NOW
+    ))
+    .await;
+    let next = tokio::time::timeout(ms(5_000) + SLACK, waiting).await.expect("by its next look").unwrap().unwrap();
+    assert_eq!(next.token().as_i64(), token);
+    next.release().await.unwrap();
+    assert!(guard.release().await.is_err());
+}
+
+/// Anybody who may connect may send notices, and knows the channel that is called after the table.
+async fn nobody_else_can_hand_it_on() {
+    let db = Pg::start();
+    let (holder, client) = (listening(&db).await, listening(&db).await);
+    let mut overheard = Overheard::of(&db).await;
+    let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
+    let waiting = tokio::spawn(client.named("a").ttl(ms(30_000)).wait_at_most(ms(60_000)).acquire());
+    let told = overheard.next("w").await;
+    let hash = "fencelock_locks"
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let (id, listener, round) = (&told[2], &told[3], &told[4]);
+    db.run("CREATE ROLE nobody LOGIN").await;
+    db.run(&format!(
+        "SET ROLE nobody; SELECT pg_notify('fencelock_{hash:016x}', 'g 61 {id} {id} {listener} {round} 1 9 60000000')"
+    ))
+    .await;
+    tokio::time::sleep(ms(500)).await;
+    assert!(!waiting.is_finished() && guard.is_held());
+    // Who may not read the tables cannot learn the other.
+    let pool = db.pool().await;
+    let mut transaction = pool.begin().await.unwrap();
+    Pg::run_in(&mut transaction, "SET LOCAL ROLE nobody").await;
+    let read = sqlx::query("SELECT value FROM fencelock_locks_meta").fetch_all(&mut *transaction).await;
+    assert!(read.is_err());
+    drop(transaction);
+    guard.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+/// Who may not write down a channel waits as it did before there was one.
+async fn without_a_channel_of_their_own_they_are_woken() {
+    let db = Pg::start();
+    db.client().await.close().await;
+    db.run(
+        "DELETE FROM fencelock_locks_meta WHERE key <> 'layout'; CREATE ROLE app LOGIN;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock_locks, fencelock_locks_voids TO app;
+        GRANT SELECT ON fencelock_locks_meta TO app",
+    )
+    .await;
+    let url = format!("postgres://app@{}/postgres", db.address());
+    let client = async || LockClient::new(Pg::connect(&url).await.unwrap()).unwrap();
+    let (one, other) = (client().await, client().await);
+    for _ in 0..5 {
+        let guard = one.named("a").ttl(ms(60_000)).acquire().await.unwrap();
+        let waiting = tokio::spawn(other.named("a").wait_at_most(ms(60_000)).acquire());
+        tokio::time::sleep(ms(200)).await;
+        let released = Instant::now();
+        guard.release().await.unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+        assert!(released.elapsed() < ms(2_000), "{:?}", released.elapsed());
+    }
+    assert_eq!(db.number("SELECT count(*) FROM fencelock_locks_meta").await, 1);
+}
+
+/// Counted from when the news came, it would be believed after the server has let it go.
+async fn a_hold_counts_from_before_it_was_asked_for() {
+    let db = Pg::start();
+    listening(&db).await;
+    for (ttl, wait, renews) in [(10_000, 300, true), (10_000, 300, false), (1_500, 1_000, true)] {
+        let (holder, next) = (db.engine().await, db.engine().await);
+        let name = format!("{ttl}{renews}");
+        let terms = Terms::new(LockName::new(name).unwrap(), ms(ttl));
+        let terms = if renews { terms } else { terms.without_renewal() };
+        // Both listen once each has waited.
+        for (one, other) in [(&holder, &next), (&next, &holder)] {
+            let grant = granted(one, &terms.clone().mint().unwrap()).await;
+            let claim = terms.clone().mint().unwrap();
+            let (waiting, _) = tokio::join!(other.acquire(&claim), async {
+                tokio::time::sleep(ms(200)).await;
+                grant.lease.release().await.unwrap();
+            });
+            waiting.unwrap().lease.release().await.unwrap();
+        }
+        let mut overheard = Overheard::of(&db).await;
+        let long = Terms::new(terms.clone().mint().unwrap().name().clone(), ms(60_000));
+        let grant = granted(&holder, &long.mint().unwrap()).await;
+        let claim = terms.clone().mint().unwrap();
+        let (engine, asked) = (Arc::clone(&next), claim.clone());
+        let began = claim.now();
+        let waiting = tokio::spawn(async move { engine.acquire(&asked).await.unwrap() });
+        overheard.next("w").await;
+        tokio::time::sleep(ms(wait)).await;
+        let released = claim.now();
+        grant.lease.release().await.unwrap();
+        overheard.next("g").await;
+        let next = waiting.await.unwrap();
+        let sql = format!("SELECT expires_at - {} FROM fencelock_locks WHERE name = '{ttl}{renews}'", Pg::NOW);
+        let (left, gone) = (db.number(&sql).await, claim.now().since(next.sent_at));
+        let at_server = Duration::from_micros(u64::try_from(left).unwrap());
+        println!("ttl {ttl} ms: {at_server:?} left at the server, {:?} here", next.ttl.saturating_sub(gone));
+        assert!(next.sent_at >= began);
+        if renews && wait * 2 < ttl {
+            assert!(next.sent_at < released, "counted from the release, or later");
+        } else {
+            assert!(next.sent_at >= released, "asked for once more, since all or much of its time would be gone");
+        }
+        assert!(next.ttl.saturating_sub(gone) <= at_server + ms(1), "believed for longer than the server keeps it");
+        next.lease.release().await.unwrap();
+    }
+}
+
+macro_rules! trials {
+    ($($name:ident),* $(,)?) => {
+        vec![$(Trial::test(stringify!($name), || run($name()))),*]
+    };
+}
+
+fn run(test: impl Future<Output = ()>) -> Result<(), Failed> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(test);
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    if let Ok(url) = std::env::var("FENCELOCK_WAITS_AT") {
+        run(wait_as_a_process(&url)).unwrap();
+        return ExitCode::SUCCESS;
+    }
+    let trials = trials![
+        a_handover_is_two_statements,
+        who_takes_it_again_and_again_gives_others_their_turn,
+        a_killed_waiter_is_passed_over,
+        a_stopped_waiter_delays_the_others_by_its_lease,
+        what_is_handed_to_one_who_has_left_is_handed_on,
+        a_notice_that_is_lost_is_made_up_for,
+        a_hold_counts_from_before_it_was_asked_for,
+        nobody_else_can_hand_it_on,
+        without_a_channel_of_their_own_they_are_woken,
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
