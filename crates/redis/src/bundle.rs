@@ -20,6 +20,9 @@ const MOST: usize = 128;
 /// worked off, the next is made ready.
 const TRIPS: usize = 2;
 
+/// Unless so many requests are under way: a call costs both sides more than what is in it saves by leaving earlier.
+const FEW: usize = 8;
+
 /// The scripts by themselves, and all in one.
 pub(crate) struct Bundle {
     scripts: Vec<LuaScript>,
@@ -238,6 +241,10 @@ impl Together for Sender {
 
     fn trips(&self) -> usize {
         TRIPS
+    }
+
+    fn few(&self) -> usize {
+        FEW
     }
 
     fn leaves(&self, asked: &mut Asked, now: Instant) -> bool {

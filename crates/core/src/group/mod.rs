@@ -34,6 +34,12 @@ pub trait Together: Send + Sync + 'static {
     /// How many trips of one key are under way at a time, before requests wait for each other.
     fn trips(&self) -> usize;
 
+    /// Another trip begins only while those under way carry fewer requests than this: where there are many, one trip
+    /// for all of them is cheaper than two for half of them.
+    fn few(&self) -> usize {
+        usize::MAX
+    }
+
     /// The request leaves `now`: from here on it may arrive, whatever becomes of who asked.
     /// Called in the moment in which it can no longer be taken back; must not block. False if it is not to
     /// leave any more, as when its time is over: then it never does.
@@ -95,13 +101,22 @@ struct Lanes<T: Together> {
 
 struct Lane<T: Together> {
     trips: usize,
+    /// How many requests are under way.
+    carried: usize,
     /// In the order in which they came.
     waiting: BTreeMap<u64, Asking<T>>,
 }
 
 impl<T: Together> Default for Lane<T> {
     fn default() -> Self {
-        Self { trips: 0, waiting: BTreeMap::new() }
+        Self { trips: 0, carried: 0, waiting: BTreeMap::new() }
+    }
+}
+
+impl<T: Together> Lane<T> {
+    /// Whether one more may travel, beside so many others.
+    fn lets(&self, others: usize, sends: &T) -> bool {
+        others < sends.trips() && (others == 0 || self.carried < sends.few())
     }
 }
 
@@ -153,8 +168,9 @@ impl<T: Together> Group<T> {
     pub fn join(&self, key: T::Key, asked: impl FnOnce() -> T::Asked) -> Turn<'_, T> {
         let mut lanes = lock(&self.0.lanes);
         let lane = lanes.by_key.entry(key).or_default();
-        if lane.trips < self.0.sends.trips() || self.0.home.is_none() {
+        if lane.lets(lane.trips, &self.0.sends) || self.0.home.is_none() {
             lane.trips += 1;
+            lane.carried += 1;
             return Turn::Alone(Alone { group: self, key });
         }
         drop(lanes);
@@ -180,7 +196,7 @@ impl<T: Together> Group<T> {
         let number = lanes.next;
         let lane = lanes.by_key.entry(key).or_default();
         lane.waiting.insert(number, asking);
-        let departs = lane.trips < self.0.sends.trips();
+        let departs = lane.lets(lane.trips, &self.0.sends);
         lane.trips += usize::from(departs);
         drop(lanes);
         if departs {
@@ -191,28 +207,35 @@ impl<T: Together> Group<T> {
 
     /// Begins a trip that is counted already.
     fn depart(&self, key: T::Key) {
-        let trip = Trip { group: self.clone(), key, over: false };
+        let trip = Trip { group: self.clone(), key, carries: 0, over: false };
         if let Some(home) = &self.0.home {
             home.spawn(trip.run());
         }
     }
 
-    /// A trip has come back: those who wait leave on the next one.
+    /// A request's own trip has come back: those who wait leave on the next one, or on that of others.
     fn back(&self, key: T::Key) {
         let mut lanes = lock(&self.0.lanes);
-        let Some(lane) = lanes.by_key.get(&key) else { return };
-        if !lane.waiting.is_empty() {
+        let Some(lane) = lanes.by_key.get_mut(&key) else { return };
+        lane.carried = lane.carried.saturating_sub(1);
+        if !lane.waiting.is_empty() && lane.lets(lane.trips.saturating_sub(1), &self.0.sends) {
             drop(lanes);
             return self.depart(key);
         }
         lanes.ended(key);
     }
 
-    /// Takes what leaves now; nothing ends the trip.
-    fn take(&self, key: T::Key) -> Vec<Asking<T>> {
+    /// Takes what leaves now, after a trip that carried `before`; nothing ends the trip.
+    fn take(&self, key: T::Key, before: usize) -> Vec<Asking<T>> {
         let (now, mut over) = (Instant::now(), Vec::new());
         let mut lanes = lock(&self.0.lanes);
         let Some(lane) = lanes.by_key.get_mut(&key) else { return Vec::new() };
+        lane.carried = lane.carried.saturating_sub(before);
+        if !lane.lets(lane.trips.saturating_sub(1), &self.0.sends) {
+            // Whoever waits goes with the others, who are many.
+            lanes.ended(key);
+            return Vec::new();
+        }
         let most = self.0.sends.most().max(1);
         let mut gathered = Vec::with_capacity(lane.waiting.len().min(most));
         while gathered.len() < most
@@ -221,6 +244,7 @@ impl<T: Together> Group<T> {
             let leaves = self.0.sends.leaves(&mut asking.asked, now);
             if leaves { &mut gathered } else { &mut over }.push(asking);
         }
+        lane.carried += gathered.len();
         if gathered.is_empty() {
             lanes.ended(key);
         }
@@ -246,13 +270,16 @@ impl<T: Together> Drop for Alone<'_, T> {
 struct Trip<T: Together> {
     group: Group<T>,
     key: T::Key,
+    /// How many requests it has with it.
+    carries: usize,
     over: bool,
 }
 
 impl<T: Together> Trip<T> {
     async fn run(mut self) {
         loop {
-            let gathered = self.group.take(self.key);
+            let gathered = self.group.take(self.key, self.carries);
+            self.carries = gathered.len();
             if gathered.is_empty() {
                 self.over = true;
                 return;
@@ -273,6 +300,7 @@ impl<T: Together> Drop for Trip<T> {
         let mut lanes = lock(&self.group.0.lanes);
         let Some(lane) = lanes.by_key.get_mut(&self.key) else { return };
         let left_behind = std::mem::take(&mut lane.waiting);
+        lane.carried = lane.carried.saturating_sub(self.carries);
         lanes.ended(self.key);
         drop(lanes);
         left_behind.into_values().for_each(Asking::never_left);

@@ -1,11 +1,13 @@
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// Answers each number with its double, after as long as is said; counts what leaves.
 struct Doubles {
     most: usize,
     trips: usize,
+    few: usize,
     takes: Duration,
     left: AtomicUsize,
     sent: Mutex<Vec<Vec<u64>>>,
@@ -22,6 +24,10 @@ impl Together for Doubles {
 
     fn trips(&self) -> usize {
         self.trips
+    }
+
+    fn few(&self) -> usize {
+        self.few
     }
 
     fn leaves(&self, number: &mut u64, _: Instant) -> bool {
@@ -45,7 +51,7 @@ impl Together for Doubles {
 
 fn group(most: usize, trips: usize) -> Group<Doubles> {
     let (takes, left, sent) = (Duration::from_millis(100), AtomicUsize::new(0), Mutex::default());
-    Group::new(Doubles { most, trips, takes, left, sent })
+    Group::new(Doubles { most, trips, few: 4, takes, left, sent })
 }
 
 fn soon() -> Instant {
@@ -160,6 +166,28 @@ async fn what_is_posted_leaves_with_all_of_its_moment_and_what_is_over_never_doe
     assert_eq!(group.sends().left.load(Ordering::SeqCst), 3);
     [17, 17].into_iter().for_each(|number| group.post(0, number));
     tokio::task::yield_now().await;
+    assert!(lock(&group.0.lanes).by_key.is_empty(), "nothing is left");
+}
+
+/// Two trips of few, and one of many: beside that nobody leaves, whatever comes back meanwhile.
+#[tokio::test(start_paused = true)]
+async fn beside_a_trip_of_many_nobody_leaves() {
+    let group = group(256, 2);
+    let mut asked = JoinSet::new();
+    for number in 0..9 {
+        asked.spawn(ask(group.clone(), 0, number));
+        tokio::time::sleep(Duration::from_millis(if number == 0 { 50 } else { 1 })).await;
+    }
+    // The first two left alone, 50 ms apart; then the other seven together with the first's return, and not the second's.
+    tokio::time::sleep(Duration::from_millis(70)).await;
+    for number in 9..12 {
+        asked.spawn(ask(group.clone(), 0, number));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(*lock(&group.sends().sent), [(2..9).collect::<Vec<_>>()]);
+    assert_eq!(asked.join_all().await.len(), 12);
+    assert_eq!(*lock(&group.sends().sent), [(2..9).collect::<Vec<_>>(), vec![9, 10, 11]]);
+    tokio::time::sleep(group.sends().takes * 2).await;
     assert!(lock(&group.0.lanes).by_key.is_empty(), "nothing is left");
 }
 
