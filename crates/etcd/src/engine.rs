@@ -200,9 +200,14 @@ impl DistributedLock for EtcdLock {
     async fn acquire(&self, claim: &Claim) -> Result<Grant> {
         let mut claim = claim.clone();
         loop {
-            match self.inner.wait(&claim).await.map_err(|e| e.with_engine("etcd"))? {
-                Waited::Granted(grant) => return Ok(grant),
-                Waited::Removed => {
+            match self.inner.wait(&claim).await {
+                Ok(Waited::Granted(grant)) => return Ok(grant),
+                Err(e) => {
+                    // Its undo may be refused for as long as this was: who waits behind it must not rely on that.
+                    self.inner.tickets.leave(claim.id());
+                    return Err(e.with_engine("etcd"));
+                }
+                Ok(Waited::Removed) => {
                     self.inner.tickets.leave(claim.id());
                     tracing::debug!(target: "fencelock", engine = "etcd", name = %claim.name(), claim = %claim.id(),
                         "the place in the queue is gone; queueing anew");

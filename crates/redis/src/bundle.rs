@@ -9,7 +9,9 @@ use crate::words::Words;
 use fencelock_core::group::{Asking, Group, Together, Turn, Unanswered};
 use fencelock_core::{Claim, Request};
 use redis::Value;
+use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::hash::Hash;
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -109,6 +111,8 @@ struct Asked {
     under_way: Option<Request>,
     /// Who is told, of what nobody waits for.
     post: Option<Post>,
+    /// How often requests for its lock before it went the other way.
+    pass: usize,
 }
 
 /// One request: a verb of the bundle, with as many keys and arguments as that has.
@@ -141,6 +145,7 @@ impl Bundled {
             claim: wanted.claim.cloned(),
             under_way: None,
             post: None,
+            pass: 0,
         };
         match self.0.join(key, asked) {
             Turn::Alone(trip) => sends.alone(wanted, trip).await,
@@ -156,7 +161,7 @@ impl Bundled {
 
     /// As [`run`](Self::run) for a server without slots; whoever posted it is told, and need not wait.
     pub(crate) fn post(&self, verb: usize, words: Arc<Words>, deadline: Instant, post: Post) {
-        self.0.post(0, Asked { verb, words, deadline, claim: None, under_way: None, post: Some(post) });
+        self.0.post(0, Asked { verb, words, deadline, claim: None, under_way: None, post: Some(post), pass: 0 });
     }
 }
 
@@ -254,8 +259,7 @@ impl Together for Sender {
     }
 
     async fn send(&self, slot: u16, mut gathered: Vec<Asking<Self>>) {
-        // What takes memory first: once a script has written, Redis does not look any more whether there is some.
-        gathered.sort_by_key(|asking| asking.asked.verb);
+        in_order(&mut gathered, self.manner);
         let outcomes: Vec<_> = match self.gathered(slot, &gathered).await {
             Ok(answers) => answers.into_iter().map(failed).collect(),
             Err(failure) => {
@@ -275,6 +279,30 @@ impl Together for Sender {
     }
 }
 
+/// What takes memory first: once a script has written, Redis does not look any more whether there is some. But of
+/// requests for one lock none overtakes another, as an acquire would the release that it follows.
+fn in_order(gathered: &mut [Asking<Sender>], manner: Manner) {
+    // Elsewhere a release is answered before the next acquire is asked.
+    if manner == Manner::Once {
+        let each = gathered.iter().map(|Asking { asked, .. }| (asked.words.keys().next(), asked.verb));
+        let passes = passes(each);
+        gathered.iter_mut().zip(passes).for_each(|(asking, pass)| asking.asked.pass = pass);
+    }
+    gathered.sort_by_key(|asking| (asking.asked.pass, asking.asked.verb));
+}
+
+/// Of each of several requests, told by lock and verb, how often those for its lock went backwards until then.
+fn passes<L: Eq + Hash>(requests: impl Iterator<Item = (L, usize)>) -> Vec<usize> {
+    let mut last: HashMap<L, (usize, usize)> = HashMap::with_capacity(requests.size_hint().0);
+    requests
+        .map(|(lock, verb)| {
+            let before = last.entry(lock).or_insert((0, verb));
+            *before = (before.0 + usize::from(before.1 > verb), verb);
+            before.0
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use crate::script::Scripts;
@@ -286,5 +314,13 @@ mod tests {
         let code: String = bundle.together.source().lines().filter(|line| !line.trim().starts_with("--")).collect();
         assert_eq!((code.matches("KEYS").count(), code.matches("ARGV").count()), (1, 1), "{code}");
         assert!(code.contains("K[k + 1]") && code.contains("A[a + 7]"));
+    }
+
+    #[test]
+    fn no_request_overtakes_another_for_the_same_lock() {
+        let (acquire, free) = (0, 3);
+        let asked =
+            [("a", free), ("b", acquire), ("a", acquire), ("a", free), ("b", free), ("a", acquire), ("c", acquire)];
+        assert_eq!(super::passes(asked.into_iter()), [0, 0, 1, 1, 0, 2, 0]);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | key | type | what |
 //! |---|---|---|
-//! | `<prefix>:{<shard>}:lock:<name>` | string: id, token, at, delay, holder, note | a held lock; expires |
+//! | `<prefix>:{<shard>}:lock:<name>` | string: id, token, at, delay, length of the holder, holder, note | a held lock; expires |
 //! | `<prefix>:{<shard>}:fence` | string | the last token given out in the shard; never expires |
 //! | `<prefix>:{<shard>}:wait:<name>` | hash: first, last, least; of each place its claim; of each claim what it asks for | a queue; expires |
 //! | `<prefix>:{<shard>}:void:<id>` | string | a claim's id that is dead; expires |

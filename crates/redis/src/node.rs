@@ -194,10 +194,10 @@ impl Node {
     }
 
     /// Leaves a script of the bundle here, by its place there, to be run as [`run_together`](Self::run_together)
-    /// does. `to` is told what came of it, as of the node at `place`: not long after `deadline`, however silent the node is.
+    /// does. `to` is told what came of it, as of the node at `place`, however silent the node is.
     ///
-    /// A request that has not left by `deadline` never does. One that has may be told of when the call that it shares
-    /// is over, at the latest when the last of those who share it has no more time.
+    /// A request that has not left by `deadline` never does: that is told when the call before it is over. One that has is told
+    /// of when the call that it shares is over. Either is at the latest when the last of those who share that call has no more time.
     pub fn post(&self, script: usize, words: &NodeWords, deadline: Instant, to: Arc<dyn Posts>, place: usize) {
         self.bundled.post(script, Arc::clone(&words.0), deadline, Post::new(to, place));
     }

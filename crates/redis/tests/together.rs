@@ -7,6 +7,7 @@ mod common;
 use common::{SLACK, client, drained, locks, sent, through, until, url};
 use fencelock_core::{Error, ErrorKind, LockClient, LockGuard};
 use fencelock_lab::{Mood, Proxy, Redis};
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -62,6 +63,55 @@ async fn each_of_a_group_has_its_own_answer() {
     assert_eq!(locks(&redis), held.len());
     for guard in held {
         guard.release().await.unwrap();
+    }
+}
+
+/// Two names of one counter, a counter that is ahead of the clock, keys of other programs, names that are asked for twice, and a
+/// user who may not set several keys at once: each is answered as if it had come alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_out_of_the_common_is_answered_as_by_itself() {
+    let redis = Redis::start().unwrap();
+    redis.command(&["ACL", "SETUSER", "app", "on", ">p", "~*", "&*", "+@all", "-mset"]).unwrap();
+    let user = format!("redis://app:p@{}", redis.address());
+    let (first, mut stems) = (client(&url(&redis)).await, Vec::new());
+    for name in ["lock 3", "lock 4", "lock 5"] {
+        let guard = first.acquire(name).await.unwrap();
+        let key = redis.command(&["KEYS", &format!("*:lock:{name}")]).unwrap().lines().nth(2).unwrap().to_owned();
+        stems.push(key.trim_end_matches(&format!("lock:{name}")).to_owned());
+        guard.release().await.unwrap();
+    }
+    let mut last: HashMap<String, u64> = HashMap::new();
+    for (round, at) in [url(&redis), url(&redis), user].iter().enumerate() {
+        let client = client(at).await;
+        let mut names = names(120);
+        names.extend_from_within(..20);
+        if round > 0 {
+            redis.command(&["SET", &format!("{}lock:lock 3", stems[0]), "theirs"]).unwrap();
+            redis.command(&["HSET", &format!("{}lock:lock 4", stems[1]), "id", "theirs"]).unwrap();
+        }
+        if round == 1 {
+            redis.command(&["SET", &format!("{}fence", stems[2]), "9000000000000000"]).unwrap();
+            last.insert("lock 5".to_owned(), 9_000_000_000_000_000);
+        }
+        let outcomes = try_all(&client, &names).await;
+        let mut guards = Vec::new();
+        for (name, outcome) in names.iter().zip(outcomes) {
+            guards.extend(outcome.unwrap_or_else(|e| panic!("{name}: {e}")).into_iter().map(|guard| (name, guard)));
+        }
+        let held: HashSet<_> = guards.iter().map(|(name, _)| *name).collect();
+        assert_eq!((guards.len(), held.len()), if round > 0 { (118, 118) } else { (120, 120) });
+        for (name, guard) in &guards {
+            let token = guard.token().get();
+            let before = last.insert((*name).clone(), token);
+            assert!(before.is_none_or(|before| token > before), "{name}: {token} after {before:?}");
+            let shown = client.inspect(name).await.unwrap().unwrap();
+            assert_eq!((shown.token, &*shown.holder), (guard.token(), client.holder()), "{name}");
+        }
+        let mut releases = JoinSet::new();
+        guards.into_iter().for_each(|(_, guard)| drop(releases.spawn(guard.release())));
+        assert!(releases.join_all().await.into_iter().all(|released| released.is_ok()));
+        drained(&client).await;
+        assert_eq!(locks(&redis), if round > 0 { 2 } else { 0 });
     }
 }
 

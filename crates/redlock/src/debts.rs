@@ -38,7 +38,18 @@ pub(crate) struct Debts {
 struct Open {
     /// By claim id.
     debts: BTreeMap<String, Debt>,
+    /// Before then none has run out.
+    soonest: Option<Instant>,
     collecting: bool,
+}
+
+impl Open {
+    fn clear(&mut self, now: Instant) {
+        if self.soonest.is_some_and(|soonest| soonest <= now) {
+            self.debts.retain(|_, debt| debt.until > now);
+            self.soonest = self.debts.values().map(|debt| debt.until).min();
+        }
+    }
 }
 
 impl Debts {
@@ -50,11 +61,12 @@ impl Debts {
     fn add(&self, id: &str, debt: Debt) -> bool {
         let mut open = lock(&self.open);
         if open.debts.len() >= MOST {
-            open.debts.retain(|_, debt| debt.until > Instant::now());
+            open.clear(Instant::now());
         }
         if open.debts.len() >= MOST && !open.debts.contains_key(id) {
             return false;
         }
+        open.soonest = Some(open.soonest.map_or(debt.until, |soonest| soonest.min(debt.until)));
         open.debts.insert(id.to_owned(), debt);
         !std::mem::replace(&mut open.collecting, true)
     }
@@ -62,8 +74,7 @@ impl Debts {
     /// One that may still matter; none ends the collecting.
     fn next(&self) -> Option<(String, Debt)> {
         let mut open = lock(&self.open);
-        let now = Instant::now();
-        open.debts.retain(|_, debt| debt.until > now);
+        open.clear(Instant::now());
         let next = open.debts.first_key_value().map(|(id, debt)| (id.clone(), debt.clone()));
         open.collecting = next.is_some();
         next

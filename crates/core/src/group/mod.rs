@@ -1,8 +1,8 @@
 //! Requests that are ready at the same moment travel together, as commits of a group do.
 //!
 //! A request that finds nothing under way is sent at once, by its own caller, as
-//! if there were no group. One that finds as many under way as may be waits for
-//! the first of them to come back; all that have gathered by then leave together.
+//! if there were no group. One that finds as many under way as may be, or many in
+//! one trip, waits for that to come back; all that have gathered by then leave together.
 //! So nobody waits for company, and under load a trip is shared by many.
 
 mod renewals;
@@ -15,9 +15,13 @@ use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
+
+/// Beside a trip that takes this long another may begin, however many it carries: what counts there is the way.
+const SLOW: Duration = Duration::from_millis(5);
 
 /// What is sent together, and how. An engine implements it once for what it groups.
 pub trait Together: Send + Sync + 'static {
@@ -31,11 +35,11 @@ pub trait Together: Send + Sync + 'static {
     /// The most requests that share a trip: as many as a server works off without keeping others waiting.
     fn most(&self) -> usize;
 
-    /// How many trips of one key are under way at a time, before requests wait for each other.
+    /// How many trips of one key are under way at a time at the most, before requests wait for each other.
     fn trips(&self) -> usize;
 
-    /// Another trip begins only while those under way carry fewer requests than this: where there are many, one trip
-    /// for all of them is cheaper than two for half of them.
+    /// Another trip begins only while those under way carry fewer requests than this, or have been under way for 5 ms: where
+    /// there are many, one trip for all of them is cheaper than two for half of them.
     fn few(&self) -> usize {
         usize::MAX
     }
@@ -103,20 +107,23 @@ struct Lane<T: Together> {
     trips: usize,
     /// How many requests are under way.
     carried: usize,
+    /// When the last of the trips that carry several left.
+    since: Option<Instant>,
     /// In the order in which they came.
     waiting: BTreeMap<u64, Asking<T>>,
 }
 
 impl<T: Together> Default for Lane<T> {
     fn default() -> Self {
-        Self { trips: 0, carried: 0, waiting: BTreeMap::new() }
+        Self { trips: 0, carried: 0, since: None, waiting: BTreeMap::new() }
     }
 }
 
 impl<T: Together> Lane<T> {
     /// Whether one more may travel, beside so many others.
     fn lets(&self, others: usize, sends: &T) -> bool {
-        others < sends.trips() && (others == 0 || self.carried < sends.few())
+        let is_slow = || self.since.is_some_and(|since| since.elapsed() >= SLOW);
+        others < sends.trips() && (others == 0 || self.carried < sends.few() || is_slow())
     }
 }
 
@@ -164,11 +171,12 @@ impl<T: Together> Group<T> {
     ///
     /// # Cancel safety
     /// Dropping a [`Ticket`] takes the request back if it has not left; dropping
-    /// [`Alone`] lets the next ones leave.
+    /// [`Alone`] lets the next ones leave, or leaves them to the other trip.
     pub fn join(&self, key: T::Key, asked: impl FnOnce() -> T::Asked) -> Turn<'_, T> {
         let mut lanes = lock(&self.0.lanes);
         let lane = lanes.by_key.entry(key).or_default();
-        if lane.lets(lane.trips, &self.0.sends) || self.0.home.is_none() {
+        // Nobody overtakes those who wait.
+        if (lane.waiting.is_empty() && lane.lets(lane.trips, &self.0.sends)) || self.0.home.is_none() {
             lane.trips += 1;
             lane.carried += 1;
             return Turn::Alone(Alone { group: self, key });
@@ -245,6 +253,7 @@ impl<T: Together> Group<T> {
             if leaves { &mut gathered } else { &mut over }.push(asking);
         }
         lane.carried += gathered.len();
+        lane.since = Some(now);
         if gathered.is_empty() {
             lanes.ended(key);
         }

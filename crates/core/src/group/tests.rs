@@ -169,24 +169,29 @@ async fn what_is_posted_leaves_with_all_of_its_moment_and_what_is_over_never_doe
     assert!(lock(&group.0.lanes).by_key.is_empty(), "nothing is left");
 }
 
-/// Two trips of few, and one of many: beside that nobody leaves, whatever comes back meanwhile.
+/// Two trips of few, and one of many: beside that nobody leaves, whatever comes back meanwhile, unless it takes long.
 #[tokio::test(start_paused = true)]
 async fn beside_a_trip_of_many_nobody_leaves() {
-    let group = group(256, 2);
-    let mut asked = JoinSet::new();
-    for number in 0..9 {
-        asked.spawn(ask(group.clone(), 0, number));
-        tokio::time::sleep(Duration::from_millis(if number == 0 { 50 } else { 1 })).await;
-    }
-    // The first two left alone, 50 ms apart; then the other seven together with the first's return, and not the second's.
-    tokio::time::sleep(Duration::from_millis(70)).await;
-    for number in 9..12 {
-        asked.spawn(ask(group.clone(), 0, number));
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    assert_eq!(*lock(&group.sends().sent), [(2..9).collect::<Vec<_>>()]);
-    assert_eq!(asked.join_all().await.len(), 12);
-    assert_eq!(*lock(&group.sends().sent), [(2..9).collect::<Vec<_>>(), vec![9, 10, 11]]);
+    let (group, mut asked) = (group(256, 2), JoinSet::new());
+    let at = async |millis: u64, began: Instant| tokio::time::sleep_until(began + Duration::from_millis(millis)).await;
+    let (began, sent) = (Instant::now(), || lock(&group.sends().sent).clone());
+    asked.spawn(ask(group.clone(), 0, 0));
+    at(3, began).await;
+    // This one leaves beside the first, and these with the first's return.
+    (1..9).for_each(|number| drop(asked.spawn(ask(group.clone(), 0, number))));
+    let many: Vec<_> = (2..9).collect();
+    at(101, began).await;
+    assert_eq!(sent(), [many.clone()]);
+    (9..12).for_each(|number| drop(asked.spawn(ask(group.clone(), 0, number))));
+    at(104, began).await;
+    asked.spawn(ask(group.clone(), 0, 12));
+    at(105, began).await;
+    assert_eq!(sent(), [many.clone()], "the second is back, and nobody has left beside the many");
+    at(107, began).await;
+    asked.spawn(ask(group.clone(), 0, 13));
+    at(109, began).await;
+    assert_eq!(sent(), [many, (9..14).collect()], "who finds out that it takes long leaves with those who waited");
+    assert_eq!(asked.join_all().await.len(), 14);
     tokio::time::sleep(group.sends().takes * 2).await;
     assert!(lock(&group.0.lanes).by_key.is_empty(), "nothing is left");
 }
