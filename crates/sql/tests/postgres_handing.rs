@@ -14,7 +14,7 @@
 
 mod server;
 
-use fencelock_core::{DistributedLock as _, LockClient, LockName, Terms};
+use fencelock_core::{DistributedLock as _, ErrorKind, LockClient, LockName, Terms};
 use fencelock_lab::Postgres;
 use libtest_mimic::{Arguments, Failed, Trial};
 use rustix::process::{Pid, Signal, kill_process};
@@ -35,6 +35,14 @@ async fn channel(db: &Pg) -> String {
     format!("fencelock_{:016x}{:016x}", of("channel_1").await, of("channel_2").await)
 }
 
+/// The channel that everybody knows.
+fn open_channel() -> String {
+    let hash = "fencelock_locks"
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    format!("fencelock_{hash:016x}")
+}
+
 /// What clients tell each other.
 struct Overheard(PgListener);
 
@@ -51,6 +59,16 @@ impl Overheard {
             let notice = tokio::time::timeout(ms(20_000), self.0.recv()).await.expect("a notice").unwrap();
             let words: Vec<_> = notice.payload().split(' ').map(str::to_owned).collect();
             if words[0] == kind && words[1] != "6669727374" {
+                return words;
+            }
+        }
+    }
+
+    /// What one who waits tells who is none of these: each tells again every 5 s, and when it is woken.
+    async fn next_but(&mut self, known: &[&Vec<String>]) -> Vec<String> {
+        loop {
+            let words = self.next("w").await;
+            if known.iter().all(|known| known[2] != words[2]) {
                 return words;
             }
         }
@@ -222,13 +240,90 @@ async fn a_stopped_waiter_delays_the_others_by_its_lease() {
     next.release().await.unwrap();
 }
 
+/// It took the lock by asking, of which nothing is told, and was stopped.
+async fn who_waited_and_took_it_by_asking_is_not_handed_it_again() {
+    let db = Pg::start();
+    let (holder, taker, next) = (listening(&db).await, listening(&db).await, listening(&db).await);
+    let mut overheard = Overheard::of(&db).await;
+    let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
+    let taking = tokio::spawn(taker.named("a").ttl(ms(60_000)).wait_at_most(ms(60_000)).acquire());
+    let first = overheard.next("w").await;
+    let stopped = Waiter::start(&db, 40_000);
+    let told = overheard.next_but(&[&first]).await;
+    stopped.signal(Signal::STOP);
+    // As if it had been freed for all, and the one that is stopped had asked first.
+    let began = Instant::now();
+    db.run(&format!(
+        "UPDATE fencelock_locks SET claim_id = decode('{id}', 'hex'), token = token + 1, expires_at = {now} + 1000000
+            WHERE name = 'a';
+        SELECT pg_notify('{channel}', '61')",
+        id = told[2],
+        now = Pg::NOW,
+        channel = open_channel(),
+    ))
+    .await;
+    let taken = taking.await.unwrap().unwrap();
+    assert!(began.elapsed() >= ms(950), "two hold it");
+    let waiting = tokio::spawn(next.named("a").ttl(ms(60_000)).wait_at_most(ms(60_000)).acquire());
+    let second = overheard.next_but(&[&first, &told]).await;
+    tokio::time::sleep(PATIENCE).await;
+    taken.release().await.unwrap();
+    assert_eq!(overheard.next("g").await[3], second[2], "to the one who waits");
+    let next = waiting.await.unwrap().unwrap();
+    println!("held {:?} after one that was stopped with a lease of 1 s", began.elapsed());
+    assert!(began.elapsed() < ms(1_000) + SLACK, "{:?}", began.elapsed());
+    next.release().await.unwrap();
+    assert!(guard.release().await.is_err());
+}
+
+/// As if its id had been handed the lock once more, and the news of that were lost or on its way.
+async fn who_is_handed_it_again_does_not_hold_it_by_the_old_token() {
+    let db = Pg::start();
+    let (holder, other) = (listening(&db).await, listening(&db).await);
+    let mut overheard = Overheard::of(&db).await;
+    let again = async |name| {
+        db.run(&format!("UPDATE fencelock_locks SET token = token + 1 WHERE name = '{name}'")).await;
+    };
+    let ends = async |name| db.number(&format!("SELECT expires_at FROM fencelock_locks WHERE name = '{name}'")).await;
+    let guard = holder.named("renewed").ttl(ms(60_000)).acquire().await.unwrap();
+    again("renewed").await;
+    let before = ends("renewed").await;
+    assert_eq!(guard.extend(ms(120_000)).await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(ends("renewed").await, before);
+    drop(guard);
+    for waits in [false, true] {
+        let name = format!("released-{waits}");
+        let guard = holder.named(&name).ttl(ms(60_000)).acquire().await.unwrap();
+        // Whoever waits makes of the release one that would hand the lock on.
+        let waiting = waits.then(|| tokio::spawn(other.named(&name).wait_at_most(ms(60_000)).acquire()));
+        if waits {
+            overheard.next("w").await;
+            tokio::time::sleep(PATIENCE).await;
+        }
+        again(&name).await;
+        assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+        assert!(ends(&name).await > 0, "it is another hold's");
+        if let Some(waiting) = waiting {
+            assert!(!waiting.is_finished());
+            waiting.abort();
+        }
+    }
+    // Of a cohort, row and lease have the last token of those that are reserved.
+    let guard = holder.named("cohort").cohort(8).ttl(ms(60_000)).acquire().await.unwrap();
+    let before = ends("cohort").await;
+    guard.extend(ms(120_000)).await.unwrap();
+    assert!(ends("cohort").await > before);
+    guard.release().await.unwrap();
+    assert_eq!(ends("cohort").await, 0);
+}
+
 async fn what_is_handed_to_one_who_has_left_is_handed_on() {
     let db = Pg::start();
     let (holder, left, next) = (listening(&db).await, listening(&db).await, listening(&db).await);
     let mut overheard = Overheard::of(&db).await;
     let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
     let e = left.named("a").ttl(ms(60_000)).wait_at_most(ms(300)).acquire().await.unwrap_err();
-    assert_eq!(e.kind(), fencelock_core::ErrorKind::Timeout);
+    assert_eq!(e.kind(), ErrorKind::Timeout);
     let told = overheard.next("w").await;
     assert_eq!(overheard.next("x").await[2], told[2], "its undo says so");
     let waiting = tokio::spawn(next.named("a").wait_at_most(ms(60_000)).acquire());
@@ -280,13 +375,11 @@ async fn nobody_else_can_hand_it_on() {
     let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
     let waiting = tokio::spawn(client.named("a").ttl(ms(30_000)).wait_at_most(ms(60_000)).acquire());
     let told = overheard.next("w").await;
-    let hash = "fencelock_locks"
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
     let (id, listener, round) = (&told[2], &told[3], &told[4]);
     db.run("CREATE ROLE nobody LOGIN").await;
     db.run(&format!(
-        "SET ROLE nobody; SELECT pg_notify('fencelock_{hash:016x}', 'g 61 {id} {id} {listener} {round} 1 9 60000000')"
+        "SET ROLE nobody; SELECT pg_notify('{channel}', 'g 61 {id} {id} {listener} {round} 1 9 60000000')",
+        channel = open_channel(),
     ))
     .await;
     tokio::time::sleep(ms(500)).await;
@@ -395,6 +488,8 @@ fn main() -> ExitCode {
         who_takes_it_again_and_again_gives_others_their_turn,
         a_killed_waiter_is_passed_over,
         a_stopped_waiter_delays_the_others_by_its_lease,
+        who_waited_and_took_it_by_asking_is_not_handed_it_again,
+        who_is_handed_it_again_does_not_hold_it_by_the_old_token,
         what_is_handed_to_one_who_has_left_is_handed_on,
         a_notice_that_is_lost_is_made_up_for,
         a_hold_counts_from_before_it_was_asked_for,

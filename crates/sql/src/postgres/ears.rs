@@ -220,6 +220,14 @@ impl Ears {
         self.heard().queues.freed(name, since, token);
     }
 
+    /// The claim was seen to hold the lock, or to have held it last.
+    pub(super) fn has_held(&self, name: &LockName, id: ClaimId) {
+        let mut heard = self.heard();
+        if !heard.queues.is_empty() {
+            heard.queues.held(&written(name), id);
+        }
+    }
+
     /// These are not there any more.
     pub(super) fn dead(&self, name: &str, ids: impl IntoIterator<Item = ClaimId>) {
         self.heard().queues.dead(name, ids);

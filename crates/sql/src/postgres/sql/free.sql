@@ -1,7 +1,8 @@
--- $1 name, $2 claim, $3 channel, $4 the channel that only we know, if there is one
+-- $1 name, $2 claim, $3 channel, $4 the channel that only we know, if there is one,
+-- $5 the least token, $6 the largest: an id that has held may have been handed the lock again
 WITH freed AS (
   UPDATE {locks} AS l SET expires_at = 0
-  WHERE l.name = $1 AND l.claim_id = $2 AND l.expires_at <> 0
+  WHERE l.name = $1 AND l.claim_id = $2 AND l.expires_at <> 0 AND l.token BETWEEN $5 AND $6
   RETURNING l.waited, l.token
 )
 -- told only where somebody waits, since commits that tell go one after the other
