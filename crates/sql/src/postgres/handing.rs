@@ -8,9 +8,9 @@ use fencelock_core::{ClaimId, FencingToken, LockName, Result};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-/// How often a lock is handed on before it is free for all: who does not tell of itself, behind a pooler or in an older
-/// version, must get its chance.
-const MOST: i64 = 200;
+/// How often a lock is handed on before it is free for all: who does not tell of itself, behind a pooler, in an older
+/// version or by a single try, must get its chance. All who wait ask then, one statement each.
+const MOST: i64 = 16;
 
 /// What is known of who waits when a lock is given back.
 #[derive(Default)]
