@@ -347,6 +347,49 @@ async fn what_is_handed_to_one_who_has_left_is_handed_on() {
     assert!(guard.release().await.is_err());
 }
 
+/// The first attempts have no answer in time, since the row is somebody's.
+async fn it_is_given_back_until_that_is_done() {
+    let db = Pg::start();
+    let left = LockClient::new(Pg::connect(&format!("{}?request_timeout=300ms", db.url())).await.unwrap()).unwrap();
+    let (holder, next) = (listening(&db).await, listening(&db).await);
+    let mut overheard = Overheard::of(&db).await;
+    let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
+    let e = left.named("a").ttl(ms(60_000)).wait_at_most(ms(2_000)).acquire().await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Timeout);
+    let told = overheard.next("w").await;
+    overheard.next("x").await;
+    let waiting = tokio::spawn(next.named("a").wait_at_most(ms(60_000)).acquire());
+    overheard.next_but(&[&told]).await;
+    let token = guard.token().as_i64() + 1;
+    let (id, listener, round) = (&told[2], &told[3], &told[4]);
+    let pool = db.pool().await;
+    let mut transaction = pool.begin().await.unwrap();
+    Pg::run_in(
+        &mut transaction,
+        &format!(
+            "UPDATE fencelock_locks SET claim_id = decode('{id}', 'hex'), token = {token},
+                expires_at = {now} + 60000000 WHERE name = 'a'",
+            now = Pg::NOW,
+        ),
+    )
+    .await;
+    transaction.commit().await.unwrap();
+    let mut transaction = pool.begin().await.unwrap();
+    Pg::run_in(&mut transaction, "SELECT FROM fencelock_locks WHERE name = 'a' FOR UPDATE").await;
+    db.run(&format!(
+        "SELECT pg_notify('{channel}', 'g 61 {id} {id} {listener} {round} 1 {token} 60000000')",
+        channel = channel(&db).await,
+    ))
+    .await;
+    tokio::time::sleep(ms(1_500)).await;
+    assert!(!waiting.is_finished(), "two hold it");
+    transaction.commit().await.unwrap();
+    let next = tokio::time::timeout(SLACK * 3, waiting).await.expect("long before it runs out").unwrap().unwrap();
+    assert!(next.token().as_i64() > token);
+    next.release().await.unwrap();
+    assert!(guard.release().await.is_err());
+}
+
 async fn a_notice_that_is_lost_is_made_up_for() {
     let db = Pg::start();
     let (holder, client) = (listening(&db).await, listening(&db).await);
@@ -491,6 +534,7 @@ fn main() -> ExitCode {
         who_waited_and_took_it_by_asking_is_not_handed_it_again,
         who_is_handed_it_again_does_not_hold_it_by_the_old_token,
         what_is_handed_to_one_who_has_left_is_handed_on,
+        it_is_given_back_until_that_is_done,
         a_notice_that_is_lost_is_made_up_for,
         a_hold_counts_from_before_it_was_asked_for,
         nobody_else_can_hand_it_on,

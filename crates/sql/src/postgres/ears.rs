@@ -190,13 +190,8 @@ impl Ears {
         // Who waited has left, or has held it since: nobody here would ever give it back.
         let name = unhex(&handing.name).and_then(|name| String::from_utf8(name).ok());
         let name = name.and_then(|name| LockName::new(name).ok());
-        if let (Some(store), Some(name)) = (self.store.get().and_then(Weak::upgrade), name) {
-            let (id, token) = (handing.to, handing.token);
-            tokio::spawn(async move {
-                if let Err(error) = store.give_back(&name, id, token).await {
-                    tracing::debug!(target: "fencelock", engine = "postgres", %error, "not given back: it runs out");
-                }
-            });
+        if let (Some(store), Some(name)) = (self.store.get(), name) {
+            tokio::spawn(gives_back(Weak::clone(store), name, handing.to, handing.token, until));
         }
     }
 
@@ -270,6 +265,21 @@ impl Ears {
         let sql = format!("SELECT pg_advisory_lock('{key}'::bigint)");
         listener.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await?;
         Ok((listener, key))
+    }
+}
+
+/// Gives back what was handed on to nobody, again and again until it has run out by itself.
+async fn gives_back(store: Weak<Store>, name: LockName, id: ClaimId, token: i64, until: Instant) {
+    let mut pause = PAUSES.0;
+    while let Some(here) = store.upgrade() {
+        let Err(error) = here.give_back(&name, id, token).await else { return };
+        drop(here);
+        tracing::debug!(target: "fencelock", engine = "postgres", %error, "not given back yet");
+        if Instant::now() + pause >= until {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
     }
 }
 
