@@ -15,7 +15,7 @@ const AGE: Duration = Duration::from_secs(15);
 /// nothing is done does not change hands at every release, which costs each time that two notices are sent and heard.
 const PATIENCE: Duration = Duration::from_millis(5);
 /// The most who are kept of one name, and the most names.
-const MOST_WAITING: usize = 64;
+const MOST_WAITING: usize = 1_024;
 const MOST_NAMES: usize = 4_096;
 /// For how long what had been told before by one who is seen to hold the lock may still come.
 const LATE: Duration = Duration::from_secs(1);
@@ -224,7 +224,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn however_many_tell_what_is_kept_is_bounded() {
         let mut queues = Queues::default();
-        for _ in 0..200 {
+        for _ in 0..2 * MOST_WAITING {
             queues.waits("61".to_owned(), waiting(), 7);
         }
         for n in 0..10_000 {
