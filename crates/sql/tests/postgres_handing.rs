@@ -390,6 +390,39 @@ async fn it_is_given_back_until_that_is_done() {
     assert!(guard.release().await.is_err());
 }
 
+/// Whoever lost it is to be waited for, with its lock delay, whenever the news comes that it was handed on.
+async fn late_news_of_a_hold_that_is_over_frees_nothing() {
+    let db = Pg::start();
+    let (holder, engine) = (listening(&db).await, db.engine().await);
+    let mut overheard = Overheard::of(&db).await;
+    let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
+    let terms = Terms::new(LockName::new("a").unwrap(), ms(40_000)).with_lock_delay(ms(20_000));
+    let (claim, asking) = (terms.mint().unwrap(), Arc::clone(&engine));
+    let waiting = tokio::spawn(async move { asking.acquire(&claim).await.unwrap() });
+    let told = overheard.next("w").await;
+    let (id, listener, round, token) = (&told[2], &told[3], &told[4], guard.token().as_i64() + 1);
+    db.run(&format!(
+        "UPDATE fencelock_locks SET claim_id = decode('{id}', 'hex'), token = {token}, expires_at = {now} + 60000000
+            WHERE name = 'a';
+        SELECT pg_notify('{channel}', '61')",
+        now = Pg::NOW,
+        channel = open_channel(),
+    ))
+    .await;
+    let grant = waiting.await.unwrap();
+    assert_eq!(grant.token.as_i64(), token, "found by its own look");
+    drop(grant);
+    db.run(&format!(
+        "SELECT pg_notify('{channel}', 'g 61 {id} {id} {listener} {round} 1 {token} 60000000')",
+        channel = channel(&db).await,
+    ))
+    .await;
+    overheard.next("g").await;
+    tokio::time::sleep(ms(500)).await;
+    assert!(db.number("SELECT expires_at FROM fencelock_locks WHERE name = 'a'").await > 0);
+    drop(engine);
+}
+
 async fn a_notice_that_is_lost_is_made_up_for() {
     let db = Pg::start();
     let (holder, client) = (listening(&db).await, listening(&db).await);
@@ -535,6 +568,7 @@ fn main() -> ExitCode {
         who_is_handed_it_again_does_not_hold_it_by_the_old_token,
         what_is_handed_to_one_who_has_left_is_handed_on,
         it_is_given_back_until_that_is_done,
+        late_news_of_a_hold_that_is_over_frees_nothing,
         a_notice_that_is_lost_is_made_up_for,
         a_hold_counts_from_before_it_was_asked_for,
         nobody_else_can_hand_it_on,

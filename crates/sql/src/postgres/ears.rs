@@ -187,6 +187,11 @@ impl Ears {
         if place.is_some_and(|place| place.receives(handing)) || !ours {
             return;
         }
+        // It had found by itself that it held the lock, and lost it before this came: nobody is to have it before its time
+        // and the lock delay are over.
+        if self.places().had(handing.to, handing.token) {
+            return;
+        }
         // Who waited has left, or has held it since: nobody here would ever give it back.
         let name = unhex(&handing.name).and_then(|name| String::from_utf8(name).ok());
         let name = name.and_then(|name| LockName::new(name).ok());

@@ -22,8 +22,8 @@ const MOST_LEFT: usize = 10_000;
 #[derive(Default)]
 pub(super) struct Places {
     here: HashMap<ClaimId, Arc<Shared>>,
-    /// Told, and not yet said to be gone.
-    left: VecDeque<ClaimId>,
+    /// Told, and not yet said to be gone; and the token under which it held the lock, if it did.
+    left: VecDeque<(ClaimId, Option<FencingToken>)>,
 }
 
 impl Places {
@@ -33,12 +33,17 @@ impl Places {
 
     /// Whether others may have heard of the claim, and count on it.
     pub(super) fn is_told(&self, id: ClaimId) -> bool {
-        self.left.contains(&id) || self.here.get(&id).is_some_and(|place| place.state().is_told())
+        self.left.iter().any(|(left, _)| *left == id) || self.here.get(&id).is_some_and(|place| place.state().is_told())
+    }
+
+    /// Whether the claim has left, and held the lock under this token.
+    pub(super) fn had(&self, id: ClaimId, token: i64) -> bool {
+        self.left.iter().any(|(left, held)| *left == id && held.is_some_and(|held| held.as_i64() == token))
     }
 
     /// Everyone was told that the claim is gone.
     pub(super) fn over(&mut self, id: ClaimId) {
-        self.left.retain(|left| *left != id);
+        self.left.retain(|(left, _)| *left != id);
         if let Some(place) = self.here.get(&id) {
             let mut state = place.state();
             (state.told, state.unsure) = (false, false);
@@ -195,11 +200,12 @@ impl Drop for Waits {
         if places.here.get(&self.id).is_some_and(|here| Arc::ptr_eq(here, &self.shared)) {
             places.here.remove(&self.id);
         }
-        if self.shared.state().is_told() {
+        let state = self.shared.state();
+        if state.is_told() {
             if places.left.len() >= MOST_LEFT {
                 places.left.pop_front();
             }
-            places.left.push_back(self.id);
+            places.left.push_back((self.id, state.held));
         }
     }
 }
