@@ -1,8 +1,9 @@
 //! Waiting to be told: one connection a client that listens for every name.
 //!
-//! There is one channel a lock table, since the server hands each notice to
-//! every listener of the database anyway; the notice has the name. It is sent
-//! only of a name that somebody waits for. Notices are lost while the connection
+//! There are two channels a lock table, one that is called after it and one whose
+//! name is random, and none a name, since the server hands each notice to every
+//! listener of the database anyway; the notice has the name. It is sent only of a
+//! name that somebody waits for. Notices are lost while the connection
 //! is broken, so when it is back everyone looks once.
 //!
 //! The session that listens holds a lock of the server's own for as long as it

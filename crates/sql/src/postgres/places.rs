@@ -6,6 +6,7 @@ use crate::table::{Handed, Place};
 use async_trait::async_trait;
 use fencelock_core::{ClaimId, FencingToken, Hint, Moment};
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -24,6 +25,8 @@ pub(super) struct Places {
     here: HashMap<ClaimId, Arc<Shared>>,
     /// Told, and not yet said to be gone; and the token under which it held the lock, if it did.
     left: VecDeque<(ClaimId, Option<FencingToken>)>,
+    /// The last telling's number. A claim may have a place a second time, and hear of what it told in the first.
+    rounds: Arc<AtomicI64>,
 }
 
 impl Places {
@@ -63,11 +66,12 @@ pub(super) struct Waits {
 pub(super) struct Shared {
     state: Mutex<State>,
     changed: Notify,
+    /// The client's.
+    rounds: Arc<AtomicI64>,
 }
 
 #[derive(Default)]
 pub(super) struct State {
-    last_round: i64,
     /// Which session it was to be heard by.
     listener: Option<i64>,
     sent: VecDeque<(i64, Moment)>,
@@ -93,8 +97,10 @@ impl State {
 
 impl Waits {
     pub(super) fn new(ears: &Arc<Ears>, id: ClaimId, ear: Ear) -> Self {
-        let shared = Arc::<Shared>::default();
-        ears.places().here.insert(id, Arc::clone(&shared));
+        let mut places = ears.places();
+        let shared = Arc::new(Shared { rounds: Arc::clone(&places.rounds), ..Shared::default() });
+        places.here.insert(id, Arc::clone(&shared));
+        drop(places);
         Self { ears: Arc::downgrade(ears), id, ear: Mutex::new(Some(ear)), shared }
     }
 }
@@ -111,9 +117,8 @@ impl Shared {
         if last.is_some_and(|(_, at)| now.since(*at) < AGAIN) {
             return None;
         }
-        state.last_round += 1;
         (state.heard, state.listener) = (false, Some(listener));
-        Some(state.last_round)
+        Some(self.rounds.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// That telling is about to be sent.
@@ -235,5 +240,7 @@ mod tests {
         shared.sends(4, now);
         shared.answered(true);
         assert_eq!((shared.round(1, now), shared.round(2, now)), (None, Some(5)), "another session is to hear of it");
+        let again = Shared { rounds: Arc::clone(&shared.rounds), ..Shared::default() };
+        assert_eq!(again.round(1, now), Some(6), "what the same claim told in an earlier place is not taken for this");
     }
 }
