@@ -193,7 +193,8 @@ async fn who_takes_it_again_and_again_gives_others_their_turn() {
     done.store(true, Ordering::SeqCst);
     again.await.unwrap();
     println!("{passed_over} grants to the other in {ROUNDS} waits");
-    assert!(passed_over <= ROUNDS * 5 / 2, "{passed_over} in {ROUNDS} waits");
+    // Two or three a wait, for as long as it has not waited for 5 ms; where releases only wake, fifteen and more.
+    assert!(passed_over <= ROUNDS * 7, "{passed_over} in {ROUNDS} waits");
 }
 
 async fn a_killed_waiter_is_passed_over() {
@@ -205,8 +206,7 @@ async fn a_killed_waiter_is_passed_over() {
     let mut dead = Waiter::start(&db, 60_000);
     let first = overheard.next("w").await;
     let next = Waiter::start(&db, 10_000);
-    let second = overheard.next("w").await;
-    assert_ne!(first[2], second[2]);
+    let second = overheard.next_but(&[&first]).await;
     dead.0.kill().unwrap();
     until("its session has ended", async || db.number(sessions).await == before + 1).await;
     tokio::time::sleep(PATIENCE).await;
@@ -218,22 +218,22 @@ async fn a_killed_waiter_is_passed_over() {
 
 async fn a_stopped_waiter_delays_the_others_by_its_lease() {
     let db = Pg::start();
-    let (holder, mut overheard) = (listening(&db).await, Overheard::of(&db).await);
+    let (holder, other, mut overheard) = (listening(&db).await, listening(&db).await, Overheard::of(&db).await);
     let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
-    let stopped = Waiter::start(&db, 2_000);
-    overheard.next("w").await;
-    let other = listening(&db).await;
+    let stopped = Waiter::start(&db, 1_000);
+    let first = overheard.next("w").await;
+    let looked = Instant::now();
     let waiting = tokio::spawn(other.named("a").ttl(ms(60_000)).wait_at_most(ms(60_000)).acquire());
-    overheard.next("w").await;
+    overheard.next_but(&[&first]).await;
     stopped.signal(Signal::STOP);
     tokio::time::sleep(PATIENCE).await;
     let released = Instant::now();
     guard.release().await.unwrap();
     let next = waiting.await.unwrap().unwrap();
-    println!("held {:?} after the release, of a lease of 2 s before it", released.elapsed());
-    assert!(released.elapsed() >= ms(1_950), "two hold it");
-    // Told of the lease when it was handed on: else the next look of its own might be 5 s away.
-    assert!(released.elapsed() < ms(3_500), "{:?}", released.elapsed());
+    println!("held {:?} after the release, of a lease of 1 s before it", released.elapsed());
+    assert!(released.elapsed() >= ms(950), "two hold it");
+    // Told of the lease when it was handed on: it did not wait for the next look of its own.
+    assert!(looked.elapsed() < ms(4_900), "{:?}", looked.elapsed());
     stopped.signal(Signal::CONT);
     tokio::time::sleep(ms(300)).await;
     assert!(next.is_held());
