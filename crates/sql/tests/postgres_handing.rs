@@ -197,6 +197,35 @@ async fn who_takes_it_again_and_again_gives_others_their_turn() {
     assert!(passed_over <= ROUNDS * 7, "{passed_over} in {ROUNDS} waits");
 }
 
+/// For those who cannot be told.
+async fn after_sixteen_handovers_it_is_free_for_all() {
+    let db = Pg::start();
+    let (one, other) = (listening(&db).await, listening(&db).await);
+    let mut overheard = Overheard::of(&db).await;
+    let tasks = [one, other].map(|client| {
+        tokio::spawn(async move {
+            for _ in 0..30 {
+                let guard = client.named("a").wait_at_most(ms(60_000)).acquire().await.unwrap();
+                tokio::time::sleep(ms(15)).await;
+                guard.release().await.unwrap();
+            }
+        })
+    });
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let mut passed = Vec::new();
+    while let Ok(notice) = tokio::time::timeout(ms(500), overheard.0.recv()).await {
+        let notice = notice.unwrap();
+        let words: Vec<_> = notice.payload().split(' ').collect();
+        if words[0] == "g" && words[1] == "61" {
+            passed.push(words[6].parse::<i64>().unwrap());
+        }
+    }
+    assert!(passed.len() > 30, "it is handed on: {passed:?}");
+    assert!(passed.iter().all(|times| *times <= 16), "{passed:?}");
+}
+
 async fn a_killed_waiter_is_passed_over() {
     let db = Pg::start();
     let (holder, mut overheard) = (listening(&db).await, Overheard::of(&db).await);
@@ -562,6 +591,7 @@ fn main() -> ExitCode {
     let trials = trials![
         a_handover_is_two_statements,
         who_takes_it_again_and_again_gives_others_their_turn,
+        after_sixteen_handovers_it_is_free_for_all,
         a_killed_waiter_is_passed_over,
         a_stopped_waiter_delays_the_others_by_its_lease,
         who_waited_and_took_it_by_asking_is_not_handed_it_again,
