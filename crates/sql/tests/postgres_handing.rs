@@ -525,6 +525,29 @@ async fn without_a_channel_of_their_own_they_are_woken() {
     assert_eq!(db.number("SELECT count(*) FROM fencelock_locks_meta").await, 1);
 }
 
+/// As when a session that listens has stood in a transaction for so long that the server's queue of notices is full.
+async fn where_no_notice_can_be_kept_locks_are_waited_for_and_released() {
+    let db = Pg::start();
+    db.client().await.close().await;
+    db.run(
+        "CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS
+            $$ BEGIN RAISE 'too many notifications in the NOTIFY queue' USING ERRCODE = '54000'; END $$;
+        ALTER DATABASE postgres SET search_path = public, pg_catalog",
+    )
+    .await;
+    let (holder, other) = (db.client().await, db.client().await);
+    let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
+    let waiting = tokio::spawn(other.named("a").ttl(ms(60_000)).wait_at_most(ms(60_000)).acquire());
+    until("the row says that somebody waits", async || {
+        db.number("SELECT count(*) FROM fencelock_locks WHERE waited").await == 1
+    })
+    .await;
+    tokio::time::sleep(ms(500)).await;
+    assert!(!waiting.is_finished());
+    guard.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
 /// Counted from when the news came, it would be believed after the server has let it go.
 async fn a_hold_counts_from_before_it_was_asked_for() {
     let db = Pg::start();
@@ -603,6 +626,7 @@ fn main() -> ExitCode {
         a_hold_counts_from_before_it_was_asked_for,
         nobody_else_can_hand_it_on,
         without_a_channel_of_their_own_they_are_woken,
+        where_no_notice_can_be_kept_locks_are_waited_for_and_released,
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -3,7 +3,7 @@
 use super::notice::{Waiting, hex};
 use super::statement::Value;
 use super::store::{Store, number};
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use fencelock_core::{ClaimId, FencingToken, LockName, Result};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
@@ -43,7 +43,12 @@ impl Store {
                 Err(failure) => return Err(failure.at("postgres", operation).into()),
             }
         }
-        let freed = self.free_row(name, id, token).await.map_err(|failure| failure.at("postgres", operation))?;
+        let freed = match self.free_row(name, id, token, true).await {
+            // Whoever waits looks by itself.
+            Err(failure) if failure.cause == Cause::Full => self.free_row(name, id, token, false).await,
+            freed => freed,
+        };
+        let freed = freed.map_err(|failure| failure.at("postgres", operation))?;
         if let (true, Some(ears), Some((token, since))) = (freed, &self.ears, heads.tokens) {
             ears.has_freed(&hex(name.as_str().as_bytes()), since, token);
         }
@@ -117,14 +122,20 @@ impl Store {
         Ok(is_done(&rows))
     }
 
-    async fn free_row(&self, name: &LockName, id: ClaimId, token: Option<FencingToken>) -> Result<bool, Failure> {
+    async fn free_row(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        token: Option<FencingToken>,
+        tells: bool,
+    ) -> Result<bool, Failure> {
         let id = id.to_bytes();
         let [least, largest] = within(token);
         let values = vec![
             Value::Bytes(name.as_str().as_bytes()),
             Value::Bytes(&id),
-            Value::Text(Some(&self.channel)),
-            Value::Text(self.opening.secret.as_deref()),
+            Value::Text(tells.then_some(&self.channel)),
+            Value::Text(self.opening.secret.as_deref().filter(|_| tells)),
             least,
             largest,
         ];
