@@ -134,7 +134,7 @@ impl Store {
         let values = vec![
             Value::Bytes(name.as_str().as_bytes()),
             Value::Bytes(&id),
-            Value::Text(tells.then_some(&self.channel)),
+            Value::Text(tells.then_some(self.channel.as_str())),
             Value::Text(self.opening.secret.as_deref().filter(|_| tells)),
             least,
             largest,
