@@ -105,7 +105,8 @@ impl Store {
             bytes(|waiting| waiting.holder.clone().into_bytes()),
             bytes(|waiting| waiting.note.as_ref().map_or_else(Vec::new, |note| format!("n{note}").into_bytes())),
         ];
-        let values = values.into_iter().chain([Value::Text(self.opening.secret.as_deref())]).chain(within(token)).collect();
+        let values =
+            values.into_iter().chain([Value::Text(self.opening.secret.as_deref())]).chain(within(token)).collect();
         let ready = self.opening.ready(&self.statements.hand, values);
         let seat = self.commands.seat().await.map_err(Failure::before)?;
         // A second answer cannot tell what the first had done.

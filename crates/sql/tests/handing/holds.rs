@@ -1,7 +1,7 @@
 //! Locks that are handed to one who has left, has held, or never hears of it.
 
 use super::*;
-use fencelock_core::{DistributedLock as _, ErrorKind, LockName, Terms};
+use fencelock_core::{DistributedLock as _, ErrorKind, LockName, LossReason, Terms};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -46,16 +46,17 @@ pub(crate) async fn who_is_handed_it_again_does_not_hold_it_by_the_old_token() {
     let db = Pg::start();
     let (holder, other) = (listening(&db).await, listening(&db).await);
     let mut overheard = Overheard::of(&db).await;
-    let again = async |name| {
+    let again = async |name: &str| {
         db.run(&format!("UPDATE fencelock_locks SET token = token + 1 WHERE name = '{name}'")).await;
     };
-    let ends = async |name| db.number(&format!("SELECT expires_at FROM fencelock_locks WHERE name = '{name}'")).await;
-    let guard = holder.named("renewed").ttl(ms(60_000)).acquire().await.unwrap();
+    let ends =
+        async |name: &str| db.number(&format!("SELECT expires_at FROM fencelock_locks WHERE name = '{name}'")).await;
+    let guard = holder.named("renewed").ttl(ms(6_000)).acquire().await.unwrap();
     again("renewed").await;
     let before = ends("renewed").await;
-    assert_eq!(guard.extend(ms(120_000)).await.unwrap_err().kind(), ErrorKind::Lost);
+    let lost = tokio::time::timeout(ms(5_500), guard.lost()).await;
+    assert_eq!(lost.expect("refused by the next renewal"), LossReason::Revoked);
     assert_eq!(ends("renewed").await, before);
-    drop(guard);
     for waits in [false, true] {
         let name = format!("released-{waits}");
         let guard = holder.named(&name).ttl(ms(60_000)).acquire().await.unwrap();
@@ -74,9 +75,9 @@ pub(crate) async fn who_is_handed_it_again_does_not_hold_it_by_the_old_token() {
         }
     }
     // Of a cohort, row and lease have the last token of those that are reserved.
-    let guard = holder.named("cohort").cohort(8).ttl(ms(60_000)).acquire().await.unwrap();
+    let guard = holder.named("cohort").cohort(8).ttl(ms(6_000)).acquire().await.unwrap();
     let before = ends("cohort").await;
-    guard.extend(ms(120_000)).await.unwrap();
+    renewed([&guard]).await;
     assert!(ends("cohort").await > before);
     guard.release().await.unwrap();
     assert_eq!(ends("cohort").await, 0);
