@@ -24,7 +24,7 @@ use rustix::process::Signal;
 use server::*;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 async fn once(client: LockClient) {
@@ -77,32 +77,29 @@ async fn a_handover_is_two_statements() {
 
 /// It frees the lock as long as nobody has waited for 5 ms, and still knows then who waits.
 async fn who_takes_it_again_and_again_gives_others_their_turn() {
-    const ROUNDS: usize = 20;
-    let db = Pg(Postgres::start_with(["fsync=off"]).unwrap());
-    let (greedy, other) = (listening(&db).await, listening(&db).await);
-    let (grants, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-    let (counted, over) = (Arc::clone(&grants), Arc::clone(&done));
-    let again = tokio::spawn(async move {
-        while !over.load(Ordering::SeqCst) {
-            let guard = greedy.named("a").wait_at_most(ms(60_000)).acquire().await.unwrap();
-            counted.fetch_add(1, Ordering::SeqCst);
-            tokio::time::sleep(ms(2)).await;
+    let db = Pg::start();
+    let (client, mut overheard) = (listening(&db).await, Overheard::of(&db).await);
+    let guard = client.named("a").ttl(ms(60_000)).acquire().await.unwrap();
+    let mut again = tokio::spawn(client.named("a").ttl(ms(60_000)).wait_at_most(ms(60_000)).acquire());
+    // One who waits and never asks, so that it cannot be the first to.
+    let (id, mut session) = ("00112233445566778899aabbccddeeff", db.pool().await.acquire().await.unwrap().detach());
+    sqlx::query("SELECT pg_advisory_lock(42)").execute(&mut session).await.unwrap();
+    let told = format!("w 61 {id} 42 1 1000000 0 0 1 h - {}", guard.token());
+    db.run(&format!("SELECT pg_notify('{}', '{told}')", channel(&db).await)).await;
+    overheard.next("w").await;
+    guard.release().await.unwrap();
+    let handed = tokio::select! {
+        granted = &mut again => {
+            let guard = granted.unwrap().unwrap();
+            tokio::time::sleep(PATIENCE).await;
             guard.release().await.unwrap();
+            overheard.next("g").await
         }
-    });
-    let mut passed_over = 0;
-    for _ in 0..ROUNDS {
-        let before = grants.load(Ordering::SeqCst);
-        let guard = other.named("a").wait_at_most(ms(60_000)).acquire().await.unwrap();
-        passed_over += grants.load(Ordering::SeqCst) - before;
-        tokio::time::sleep(ms(2)).await;
-        guard.release().await.unwrap();
-    }
-    done.store(true, Ordering::SeqCst);
-    again.await.unwrap();
-    println!("{passed_over} grants to the other in {ROUNDS} waits");
-    // Two or three a wait, for as long as it has not waited for 5 ms; where releases only wake, fifteen and more.
-    assert!(passed_over <= ROUNDS * 7, "{passed_over} in {ROUNDS} waits");
+        // So slow a machine that it had waited for 5 ms by the first release.
+        handed = overheard.next("g") => handed,
+    };
+    assert_eq!(handed[3], id);
+    drop(session);
 }
 
 /// For those who cannot be told.
