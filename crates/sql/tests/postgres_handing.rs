@@ -71,8 +71,8 @@ async fn a_handover_is_two_statements() {
     }
     let each = f64::from(u32::try_from(sent() - before).unwrap()) / f64::from(8 * EACH);
     println!("{each:.2} statements a handover, {:?} each", began.elapsed() / (8 * EACH));
-    // And once in 9 releases all who wait ask.
-    assert!(each <= 3.2, "{each:.2}");
+    // And once in 17 releases all who wait ask.
+    assert!(each <= 2.8, "{each:.2}");
 }
 
 /// It frees the lock as long as nobody has waited for 5 ms, and still knows then who waits.
@@ -103,7 +103,7 @@ async fn who_takes_it_again_and_again_gives_others_their_turn() {
 }
 
 /// For those who cannot be told.
-async fn after_eight_handovers_it_is_free_for_all() {
+async fn after_sixteen_handovers_it_is_free_for_all() {
     let db = Pg::start();
     let (one, other) = (listening(&db).await, listening(&db).await);
     let mut overheard = Overheard::of(&db).await;
@@ -128,7 +128,7 @@ async fn after_eight_handovers_it_is_free_for_all() {
         }
     }
     assert!(passed.len() > 30, "it is handed on: {passed:?}");
-    assert!(passed.iter().all(|times| *times <= 8), "{passed:?}");
+    assert!(passed.iter().all(|times| *times <= 16), "{passed:?}");
 }
 
 async fn a_killed_waiter_is_passed_over() {
@@ -314,7 +314,7 @@ fn main() -> ExitCode {
     let trials = trials![
         a_handover_is_two_statements,
         who_takes_it_again_and_again_gives_others_their_turn,
-        after_eight_handovers_it_is_free_for_all,
+        after_sixteen_handovers_it_is_free_for_all,
         a_killed_waiter_is_passed_over,
         a_stopped_waiter_delays_the_others_by_its_lease,
         who_waited_and_took_it_by_asking_is_not_handed_it_again,

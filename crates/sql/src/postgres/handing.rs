@@ -10,7 +10,7 @@ use sqlx::postgres::PgRow;
 
 /// How often a lock is handed on before it is free for all: who does not tell of itself, behind a pooler, in an older
 /// version or by a single try, must get its chance. All who wait ask then, one statement each.
-const MOST: i64 = 8;
+const MOST: i64 = 16;
 
 /// What is known of who waits when a lock is given back.
 #[derive(Default)]
