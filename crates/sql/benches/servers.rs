@@ -56,6 +56,7 @@ async fn raw_postgres(connection: &mut PgConnection, acquire: &Arc<str>, free: &
     let rows = rows.bind(30_000_000_i64).bind("bench:1").bind(None::<&str>).bind(number).bind("200").bind(0_i64);
     assert_eq!(rows.fetch_all(&mut *connection).await.unwrap().len(), 1);
     let rows = sqlx::query(AssertSqlSafe(Arc::clone(free))).bind(&b"raw"[..]).bind(&id[..]).bind("channel");
+    let rows = rows.bind(None::<&str>).bind(i64::MIN).bind(i64::MAX);
     assert_eq!(rows.fetch_all(connection).await.unwrap().len(), 1);
 }
 

@@ -32,6 +32,9 @@ pub(crate) enum Cause {
     Broken,
     /// There is no such table.
     NoTable,
+    /// Nobody can be told of anything.
+    #[cfg(feature = "postgres")]
+    Full,
 }
 
 impl From<Failure> for Error {

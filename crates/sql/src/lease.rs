@@ -37,14 +37,14 @@ struct AtOnce<'l>(&'l SqlLease);
 #[async_trait]
 impl Renew for SqlLease {
     async fn renew(&self, server_ttl: Duration) -> Result<Renewal> {
-        self.table.renew(&self.claim, server_ttl, false).await.map(renewal)
+        self.table.renew(&self.claim, self.token, server_ttl, false).await.map(renewal)
     }
 }
 
 #[async_trait]
 impl Renew for AtOnce<'_> {
     async fn renew(&self, server_ttl: Duration) -> Result<Renewal> {
-        self.0.table.renew(&self.0.claim, server_ttl, true).await.map(renewal)
+        self.0.table.renew(&self.0.claim, self.0.token, server_ttl, true).await.map(renewal)
     }
 }
 

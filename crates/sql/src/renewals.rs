@@ -5,7 +5,7 @@
 //! of the ttl, 50 ms at most, of which they have two thirds to spare.
 
 use async_trait::async_trait;
-use fencelock_core::{Claim, Error, ErrorKind, Result};
+use fencelock_core::{Claim, Error, ErrorKind, FencingToken, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
@@ -39,6 +39,9 @@ pub(crate) enum Renewed {
 /// A renewal that is wished for.
 pub(crate) struct Wish {
     pub(crate) claim: Claim,
+    /// Under which it holds the lock.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "it is compared where locks are handed on"))]
+    pub(crate) token: FencingToken,
     pub(crate) server_ttl: Duration,
     tell: oneshot::Sender<Result<bool>>,
 }
@@ -79,10 +82,16 @@ impl<R: Renews> Renewals<R> {
     }
 
     /// Counts the ttl anew, if the claim holds the lock; at once, or with others that are due.
-    pub(crate) async fn renew(self: &Arc<Self>, claim: &Claim, server_ttl: Duration, at_once: bool) -> Result<bool> {
+    pub(crate) async fn renew(
+        self: &Arc<Self>,
+        claim: &Claim,
+        token: FencingToken,
+        server_ttl: Duration,
+        at_once: bool,
+    ) -> Result<bool> {
         let linger = if at_once { Duration::ZERO } else { LINGER.min(claim.ttl() / 50) };
         let (tell, told) = oneshot::channel();
-        self.wish(Wish { claim: claim.clone(), server_ttl, tell }, Instant::now() + linger);
+        self.wish(Wish { claim: claim.clone(), token, server_ttl, tell }, Instant::now() + linger);
         told.await.unwrap_or_else(|_| Err(self.unavailable("the renewal was given up")))
     }
 

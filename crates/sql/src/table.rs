@@ -48,10 +48,12 @@ pub(crate) trait LockTable: fmt::Debug + Send + Sync + 'static {
     /// Tells what is in the way, taking nothing.
     async fn look(&self, claim: &Claim) -> Result<Outcome>;
 
-    /// Counts the ttl anew, if the claim holds the lock; at once, or with other renewals.
-    async fn renew(&self, claim: &Claim, server_ttl: Duration, at_once: bool) -> Result<bool>;
+    /// Counts the ttl anew, if the claim holds the lock; at once, or with other renewals. Where a release hands locks on,
+    /// it must hold it under `token`: an id that has held may have been handed the lock again.
+    async fn renew(&self, claim: &Claim, token: FencingToken, server_ttl: Duration, at_once: bool) -> Result<bool>;
 
-    /// Frees the lock if the claim has it. Whose token is known may hand it on in the same step.
+    /// Frees the lock if the claim has it, and under the token if that is known, as in [`renew`](Self::renew). Whose
+    /// token is known may hand it on in the same step.
     async fn free(&self, claim: &Claim, token: Option<FencingToken>, operation: &'static str) -> Result<bool>;
 
     /// Makes the id dead, whatever of it is still on its way.

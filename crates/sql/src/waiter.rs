@@ -13,7 +13,9 @@ pub(crate) struct Waiter<'e> {
     claim: Claim,
     /// It was turned away by the server itself: a holder of this client that has released is nobody to look for.
     was_turned_away: AtomicBool,
-    /// Taken at once where somebody listens already, or when it begins to.
+    /// It asks, or has asked: of the waiters of one name in a client only the first does.
+    has_begun: AtomicBool,
+    /// Taken before it asks for the first time where somebody listens already, or when it begins to.
     place: OnceLock<Arc<dyn Place>>,
     /// It has listened since before it asked, and this is what it met: there is no need to ask again.
     met: Mutex<Option<Attempt>>,
@@ -22,17 +24,15 @@ pub(crate) struct Waiter<'e> {
 
 impl<'e> Waiter<'e> {
     pub(crate) fn new(engine: &'e SqlLock, claim: &Claim) -> Self {
-        let waiter = Self {
+        Self {
             engine,
             claim: claim.clone(),
             was_turned_away: AtomicBool::new(false),
+            has_begun: AtomicBool::new(false),
             place: OnceLock::new(),
             met: Mutex::default(),
             ear: Mutex::default(),
-        };
-        let ear = waiter.settle();
-        *waiter.ear.lock().unwrap_or_else(PoisonError::into_inner) = ear;
-        waiter
+        }
     }
 
     /// Takes a place if there are any and somebody listens: with an ear that hears everything from here on.
@@ -68,6 +68,10 @@ fn taken<T>(place: &Mutex<Option<T>>) -> Option<T> {
 #[async_trait]
 impl Tries for Waiter<'_> {
     async fn try_once(&self, claim: &Claim) -> Result<Attempt> {
+        if !self.has_begun.swap(true, Ordering::Relaxed) {
+            let ear = self.settle();
+            *self.ear.lock().unwrap_or_else(PoisonError::into_inner) = ear;
+        }
         let place = self.place.get().filter(|_| claim.id() == self.claim.id());
         if let Some(place) = place.filter(|place| place.is_handed()) {
             drop(taken(&self.met));

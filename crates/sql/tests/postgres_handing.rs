@@ -12,95 +12,20 @@
     reason = "tests"
 )]
 
+mod handing;
 mod server;
 
 use fencelock_core::{DistributedLock as _, LockClient, LockName, Terms};
 use fencelock_lab::Postgres;
+use handing::holds::*;
+use handing::*;
 use libtest_mimic::{Arguments, Failed, Trial};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use server::*;
-use sqlx::postgres::PgListener;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-
-/// Who has waited for less is not handed the lock: 5 ms, and some for the news of it.
-const PATIENCE: Duration = Duration::from_millis(100);
-
-/// The channel that only those know who may read the tables.
-async fn channel(db: &Pg) -> String {
-    db.client().await.close().await;
-    let of = async |key| db.number(&format!("SELECT value FROM fencelock_locks_meta WHERE key = '{key}'")).await;
-    format!("fencelock_{:016x}{:016x}", of("channel_1").await, of("channel_2").await)
-}
-
-/// What clients tell each other.
-struct Overheard(PgListener);
-
-impl Overheard {
-    async fn of(db: &Pg) -> Self {
-        let mut listener = PgListener::connect(&db.url()).await.unwrap();
-        listener.listen(&channel(db).await).await.unwrap();
-        Self(listener)
-    }
-
-    /// The words of the next notice that begins with `kind`, but for those of the lock `first`.
-    async fn next(&mut self, kind: &str) -> Vec<String> {
-        loop {
-            let notice = tokio::time::timeout(ms(20_000), self.0.recv()).await.expect("a notice").unwrap();
-            let words: Vec<_> = notice.payload().split(' ').map(str::to_owned).collect();
-            if words[0] == kind && words[1] != "6669727374" {
-                return words;
-            }
-        }
-    }
-}
-
-/// A client that listens already.
-async fn listening(db: &Pg) -> LockClient {
-    let (holder, client) = (db.client().await, db.client().await);
-    let guard = holder.acquire("first").await.unwrap();
-    let waiting = tokio::spawn(client.acquire("first"));
-    until("it waits", async || {
-        db.number("SELECT count(*) FROM fencelock_locks WHERE waited AND name = 'first'").await == 1
-    })
-    .await;
-    guard.release().await.unwrap();
-    waiting.await.unwrap().unwrap().release().await.unwrap();
-    holder.close().await;
-    db.run("UPDATE fencelock_locks SET waited = false WHERE name = 'first'").await;
-    client
-}
-
-/// A process that waits for the lock `a`, holds it for a moment, and ends.
-struct Waiter(Child);
-
-impl Waiter {
-    fn start(db: &Pg, ttl: u64) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.env("FENCELOCK_WAITS_AT", db.url()).env("FENCELOCK_TTL_MS", ttl.to_string());
-        Self(command.stdout(Stdio::null()).spawn().unwrap())
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_raw(self.0.id().cast_signed()).unwrap(), signal).unwrap();
-    }
-}
-
-impl Drop for Waiter {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-async fn wait_as_a_process(url: &str) {
-    let ttl = std::env::var("FENCELOCK_TTL_MS").unwrap().parse().unwrap();
-    let client = LockClient::new(Pg::connect(url).await.unwrap()).unwrap();
-    client.named("a").ttl(ms(ttl)).wait_at_most(ms(60_000)).acquire().await.unwrap().release().await.unwrap();
-    client.close().await;
-}
 
 async fn once(client: LockClient) {
     client.acquire("a").await.unwrap().release().await.unwrap();
@@ -146,36 +71,64 @@ async fn a_handover_is_two_statements() {
     }
     let each = f64::from(u32::try_from(sent() - before).unwrap()) / f64::from(8 * EACH);
     println!("{each:.2} statements a handover, {:?} each", began.elapsed() / (8 * EACH));
-    assert!(each <= 2.2, "{each:.2}");
+    // And once in 17 releases all who wait ask.
+    assert!(each <= 2.8, "{each:.2}");
 }
 
 /// It frees the lock as long as nobody has waited for 5 ms, and still knows then who waits.
 async fn who_takes_it_again_and_again_gives_others_their_turn() {
-    const ROUNDS: usize = 20;
-    let db = Pg(Postgres::start_with(["fsync=off"]).unwrap());
-    let (greedy, other) = (listening(&db).await, listening(&db).await);
-    let (grants, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-    let (counted, over) = (Arc::clone(&grants), Arc::clone(&done));
-    let again = tokio::spawn(async move {
-        while !over.load(Ordering::SeqCst) {
-            let guard = greedy.named("a").wait_at_most(ms(60_000)).acquire().await.unwrap();
-            counted.fetch_add(1, Ordering::SeqCst);
-            tokio::time::sleep(ms(2)).await;
+    let db = Pg::start();
+    let (client, mut overheard) = (listening(&db).await, Overheard::of(&db).await);
+    let guard = client.named("a").ttl(ms(60_000)).acquire().await.unwrap();
+    let mut again = tokio::spawn(client.named("a").ttl(ms(60_000)).wait_at_most(ms(60_000)).acquire());
+    // One who waits and never asks, so that it cannot be the first to.
+    let (id, mut session) = ("00112233445566778899aabbccddeeff", db.pool().await.acquire().await.unwrap().detach());
+    sqlx::query("SELECT pg_advisory_lock(42)").execute(&mut session).await.unwrap();
+    let told = format!("w 61 {id} 42 1 1000000 0 0 1 h - {}", guard.token());
+    db.run(&format!("SELECT pg_notify('{}', '{told}')", channel(&db).await)).await;
+    overheard.next("w").await;
+    guard.release().await.unwrap();
+    let handed = tokio::select! {
+        granted = &mut again => {
+            let guard = granted.unwrap().unwrap();
+            tokio::time::sleep(PATIENCE).await;
             guard.release().await.unwrap();
+            overheard.next("g").await
         }
+        // So slow a machine that it had waited for 5 ms by the first release.
+        handed = overheard.next("g") => handed,
+    };
+    assert_eq!(handed[3], id);
+    drop(session);
+}
+
+/// For those who cannot be told.
+async fn after_sixteen_handovers_it_is_free_for_all() {
+    let db = Pg::start();
+    let (one, other) = (listening(&db).await, listening(&db).await);
+    let mut overheard = Overheard::of(&db).await;
+    let tasks = [one, other].map(|client| {
+        tokio::spawn(async move {
+            for _ in 0..30 {
+                let guard = client.named("a").wait_at_most(ms(60_000)).acquire().await.unwrap();
+                tokio::time::sleep(ms(15)).await;
+                guard.release().await.unwrap();
+            }
+        })
     });
-    let mut passed_over = 0;
-    for _ in 0..ROUNDS {
-        let before = grants.load(Ordering::SeqCst);
-        let guard = other.named("a").wait_at_most(ms(60_000)).acquire().await.unwrap();
-        passed_over += grants.load(Ordering::SeqCst) - before;
-        tokio::time::sleep(ms(2)).await;
-        guard.release().await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
     }
-    done.store(true, Ordering::SeqCst);
-    again.await.unwrap();
-    println!("{passed_over} grants to the other in {ROUNDS} waits");
-    assert!(passed_over <= ROUNDS * 5 / 2, "{passed_over} in {ROUNDS} waits");
+    let mut passed = Vec::new();
+    while let Ok(notice) = tokio::time::timeout(ms(500), overheard.0.recv()).await {
+        let notice = notice.unwrap();
+        let words: Vec<_> = notice.payload().split(' ').collect();
+        if words[0] == "g" && words[1] == "61" {
+            passed.push(words[6].parse::<i64>().unwrap());
+        }
+    }
+    assert!(passed.len() > 30, "it is handed on: {passed:?}");
+    assert!(passed.iter().all(|times| *times <= 16), "{passed:?}");
 }
 
 async fn a_killed_waiter_is_passed_over() {
@@ -187,8 +140,7 @@ async fn a_killed_waiter_is_passed_over() {
     let mut dead = Waiter::start(&db, 60_000);
     let first = overheard.next("w").await;
     let next = Waiter::start(&db, 10_000);
-    let second = overheard.next("w").await;
-    assert_ne!(first[2], second[2]);
+    let second = overheard.next_but(&[&first]).await;
     dead.0.kill().unwrap();
     until("its session has ended", async || db.number(sessions).await == before + 1).await;
     tokio::time::sleep(PATIENCE).await;
@@ -200,76 +152,26 @@ async fn a_killed_waiter_is_passed_over() {
 
 async fn a_stopped_waiter_delays_the_others_by_its_lease() {
     let db = Pg::start();
-    let (holder, mut overheard) = (listening(&db).await, Overheard::of(&db).await);
+    let (holder, other, mut overheard) = (listening(&db).await, listening(&db).await, Overheard::of(&db).await);
     let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
-    let stopped = Waiter::start(&db, 2_000);
-    overheard.next("w").await;
-    let other = listening(&db).await;
+    let stopped = Waiter::start(&db, 1_000);
+    let first = overheard.next("w").await;
+    let looked = Instant::now();
     let waiting = tokio::spawn(other.named("a").ttl(ms(60_000)).wait_at_most(ms(60_000)).acquire());
-    overheard.next("w").await;
+    overheard.next_but(&[&first]).await;
     stopped.signal(Signal::STOP);
     tokio::time::sleep(PATIENCE).await;
     let released = Instant::now();
     guard.release().await.unwrap();
     let next = waiting.await.unwrap().unwrap();
-    println!("held {:?} after the release, of a lease of 2 s before it", released.elapsed());
-    assert!(released.elapsed() >= ms(1_950), "two hold it");
-    // Told of the lease when it was handed on: else the next look of its own might be 5 s away.
-    assert!(released.elapsed() < ms(3_500), "{:?}", released.elapsed());
+    println!("held {:?} after the release, of a lease of 1 s before it", released.elapsed());
+    assert!(released.elapsed() >= ms(950), "two hold it");
+    // Told of the lease when it was handed on: it did not wait for the next look of its own.
+    assert!(looked.elapsed() < ms(4_900), "{:?}", looked.elapsed());
     stopped.signal(Signal::CONT);
     tokio::time::sleep(ms(300)).await;
     assert!(next.is_held());
     next.release().await.unwrap();
-}
-
-async fn what_is_handed_to_one_who_has_left_is_handed_on() {
-    let db = Pg::start();
-    let (holder, left, next) = (listening(&db).await, listening(&db).await, listening(&db).await);
-    let mut overheard = Overheard::of(&db).await;
-    let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
-    let e = left.named("a").ttl(ms(60_000)).wait_at_most(ms(300)).acquire().await.unwrap_err();
-    assert_eq!(e.kind(), fencelock_core::ErrorKind::Timeout);
-    let told = overheard.next("w").await;
-    assert_eq!(overheard.next("x").await[2], told[2], "its undo says so");
-    let waiting = tokio::spawn(next.named("a").wait_at_most(ms(60_000)).acquire());
-    overheard.next("w").await;
-    // As if the release had been under way meanwhile.
-    let token = guard.token().as_i64() + 1;
-    let (id, listener, round) = (&told[2], &told[3], &told[4]);
-    db.run(&format!(
-        "UPDATE fencelock_locks SET claim_id = decode('{id}', 'hex'), token = {token},
-            expires_at = {now} + 60000000 WHERE name = 'a';
-        SELECT pg_notify('{channel}', 'g 61 {id} {id} {listener} {round} 1 {token} 60000000')",
-        now = Pg::NOW,
-        channel = channel(&db).await,
-    ))
-    .await;
-    let given_back = Instant::now();
-    let next = tokio::time::timeout(ms(4_000), waiting).await.expect("at once").unwrap().unwrap();
-    println!("handed on {:?} later", given_back.elapsed());
-    assert!(next.token().as_i64() > token);
-    next.release().await.unwrap();
-    assert!(guard.release().await.is_err());
-}
-
-async fn a_notice_that_is_lost_is_made_up_for() {
-    let db = Pg::start();
-    let (holder, client) = (listening(&db).await, listening(&db).await);
-    let mut overheard = Overheard::of(&db).await;
-    let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
-    let waiting = tokio::spawn(client.named("a").ttl(ms(30_000)).wait_at_most(ms(60_000)).acquire());
-    let told = overheard.next("w").await;
-    let (id, token) = (&told[2], guard.token().as_i64() + 1);
-    db.run(&format!(
-        "UPDATE fencelock_locks SET claim_id = decode('{id}', 'hex'), token = {token}, expires_at = {} + 30000000
-        WHERE name = 'a'",
-        Pg::NOW
-    ))
-    .await;
-    let next = tokio::time::timeout(ms(5_000) + SLACK, waiting).await.expect("by its next look").unwrap().unwrap();
-    assert_eq!(next.token().as_i64(), token);
-    next.release().await.unwrap();
-    assert!(guard.release().await.is_err());
 }
 
 /// Anybody who may connect may send notices, and knows the channel that is called after the table.
@@ -280,13 +182,11 @@ async fn nobody_else_can_hand_it_on() {
     let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
     let waiting = tokio::spawn(client.named("a").ttl(ms(30_000)).wait_at_most(ms(60_000)).acquire());
     let told = overheard.next("w").await;
-    let hash = "fencelock_locks"
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
     let (id, listener, round) = (&told[2], &told[3], &told[4]);
     db.run("CREATE ROLE nobody LOGIN").await;
     db.run(&format!(
-        "SET ROLE nobody; SELECT pg_notify('fencelock_{hash:016x}', 'g 61 {id} {id} {listener} {round} 1 9 60000000')"
+        "SET ROLE nobody; SELECT pg_notify('{channel}', 'g 61 {id} {id} {listener} {round} 1 9 60000000')",
+        channel = open_channel(),
     ))
     .await;
     tokio::time::sleep(ms(500)).await;
@@ -325,6 +225,27 @@ async fn without_a_channel_of_their_own_they_are_woken() {
         assert!(released.elapsed() < ms(2_000), "{:?}", released.elapsed());
     }
     assert_eq!(db.number("SELECT count(*) FROM fencelock_locks_meta").await, 1);
+}
+
+/// As when a session that listens has stood in a transaction for so long that the server's queue of notices is full.
+async fn where_no_notice_can_be_kept_locks_are_waited_for_and_released() {
+    let db = Pg::start();
+    db.client().await.close().await;
+    db.run(
+        "CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS
+            $$ BEGIN RAISE 'too many notifications in the NOTIFY queue' USING ERRCODE = '54000'; END $$;
+        ALTER DATABASE postgres SET search_path = public, pg_catalog",
+    )
+    .await;
+    let (holder, other) = (db.client().await, db.client().await);
+    let guard = holder.named("a").ttl(ms(60_000)).acquire().await.unwrap();
+    let waiting = tokio::spawn(other.named("a").ttl(ms(60_000)).wait_at_most(ms(60_000)).acquire());
+    tokio::time::sleep(ms(1_000)).await;
+    assert!(!waiting.is_finished());
+    // As if it had been flagged before the queue was full.
+    db.run("UPDATE fencelock_locks SET waited = true WHERE name = 'a'").await;
+    guard.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
 /// Counted from when the news came, it would be believed after the server has let it go.
@@ -393,13 +314,19 @@ fn main() -> ExitCode {
     let trials = trials![
         a_handover_is_two_statements,
         who_takes_it_again_and_again_gives_others_their_turn,
+        after_sixteen_handovers_it_is_free_for_all,
         a_killed_waiter_is_passed_over,
         a_stopped_waiter_delays_the_others_by_its_lease,
+        who_waited_and_took_it_by_asking_is_not_handed_it_again,
+        who_is_handed_it_again_does_not_hold_it_by_the_old_token,
         what_is_handed_to_one_who_has_left_is_handed_on,
+        it_is_given_back_until_that_is_done,
+        late_news_of_a_hold_that_is_over_frees_nothing,
         a_notice_that_is_lost_is_made_up_for,
         a_hold_counts_from_before_it_was_asked_for,
         nobody_else_can_hand_it_on,
         without_a_channel_of_their_own_they_are_woken,
+        where_no_notice_can_be_kept_locks_are_waited_for_and_released,
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

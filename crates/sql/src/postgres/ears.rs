@@ -1,8 +1,9 @@
 //! Waiting to be told: one connection a client that listens for every name.
 //!
-//! There is one channel a lock table, since the server hands each notice to
-//! every listener of the database anyway; the notice has the name. It is sent
-//! only of a name that somebody waits for. Notices are lost while the connection
+//! There are two channels a lock table, one that is called after it and one whose
+//! name is random, and none a name, since the server hands each notice to every
+//! listener of the database anyway; the notice has the name. It is sent only of a
+//! name that somebody waits for. Notices are lost while the connection
 //! is broken, so when it is back everyone looks once.
 //!
 //! The session that listens holds a lock of the server's own for as long as it
@@ -187,16 +188,16 @@ impl Ears {
         if place.is_some_and(|place| place.receives(handing)) || !ours {
             return;
         }
+        // It had found by itself that it held the lock, and lost it before this came: nobody is to have it before its time
+        // and the lock delay are over.
+        if self.places().had(handing.to, handing.token) {
+            return;
+        }
         // Who waited has left, or has held it since: nobody here would ever give it back.
         let name = unhex(&handing.name).and_then(|name| String::from_utf8(name).ok());
         let name = name.and_then(|name| LockName::new(name).ok());
-        if let (Some(store), Some(name)) = (self.store.get().and_then(Weak::upgrade), name) {
-            let (id, token) = (handing.to, handing.token);
-            tokio::spawn(async move {
-                if let Err(error) = store.give_back(&name, id, token).await {
-                    tracing::debug!(target: "fencelock", engine = "postgres", %error, "not given back: it runs out");
-                }
-            });
+        if let (Some(store), Some(name)) = (self.store.get(), name) {
+            tokio::spawn(gives_back(Weak::clone(store), name, handing.to, handing.token, until));
         }
     }
 
@@ -218,6 +219,14 @@ impl Ears {
     /// What this client held under `token`, after the hold of token `since`, is free.
     pub(super) fn has_freed(&self, name: &str, since: i64, token: i64) {
         self.heard().queues.freed(name, since, token);
+    }
+
+    /// The claim was seen to hold the lock, or to have held it last.
+    pub(super) fn has_held(&self, name: &LockName, id: ClaimId) {
+        let mut heard = self.heard();
+        if !heard.queues.is_empty() {
+            heard.queues.held(&written(name), id);
+        }
     }
 
     /// These are not there any more.
@@ -262,6 +271,21 @@ impl Ears {
         let sql = format!("SELECT pg_advisory_lock('{key}'::bigint)");
         listener.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await?;
         Ok((listener, key))
+    }
+}
+
+/// Gives back what was handed on to nobody, again and again until it has run out by itself.
+async fn gives_back(store: Weak<Store>, name: LockName, id: ClaimId, token: i64, until: Instant) {
+    let mut pause = PAUSES.0;
+    while let Some(here) = store.upgrade() {
+        let Err(error) = here.give_back(&name, id, token).await else { return };
+        drop(here);
+        tracing::debug!(target: "fencelock", engine = "postgres", %error, "not given back yet");
+        if Instant::now() + pause >= until {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
     }
 }
 

@@ -28,6 +28,10 @@ fn of_code(code: &str) -> Failure {
         "25006" => Failure::new(Unavailable, "the server takes no writes: it is a standby, or was made read-only")
             .not_done()
             .reopen(),
+        // Found before the commit, which is undone.
+        "54000" => Failure::new(Unavailable, "a limit of the server is reached: its queue of notices may be full")
+            .not_done()
+            .because(Cause::Full),
         // While it ends nobody knows whether what it was doing was kept.
         "57P01" | "57P02" | "57P05" => {
             Failure::new(Unavailable, "the server ended the connection").reopen().because(Cause::Broken)
@@ -70,6 +74,7 @@ mod tests {
             ("25006", Unavailable, true, true, Cause::Other),
             ("53300", Unavailable, true, true, Cause::Other),
             ("53100", Unavailable, true, false, Cause::Other),
+            ("54000", Unavailable, true, false, Cause::Full),
             ("28P01", Denied, true, true, Cause::Other),
             ("42501", Denied, true, false, Cause::Other),
             ("3D000", InvalidConfig, true, true, Cause::Other),

@@ -3,14 +3,14 @@
 use super::notice::{Waiting, hex};
 use super::statement::Value;
 use super::store::{Store, number};
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use fencelock_core::{ClaimId, FencingToken, LockName, Result};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-/// How often a lock is handed on before it is free for all: who does not tell of itself, behind a pooler or in an older
-/// version, must get its chance.
-const MOST: i64 = 200;
+/// How often a lock is handed on before it is free for all: who does not tell of itself, behind a pooler, in an older
+/// version or by a single try, must get its chance. All who wait ask then, one statement each.
+const MOST: i64 = 16;
 
 /// What is known of who waits when a lock is given back.
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl Store {
     ) -> Result<bool> {
         let heads = self.heads(name, id, token).unwrap_or_default();
         if heads.told || !heads.waiting.is_empty() {
-            match self.hand(name, id, &heads).await {
+            match self.hand(name, id, token, &heads).await {
                 Ok(done) => return Ok(done),
                 // It is the lock that must go, whoever gets it.
                 Err(failure) if failure.not_done && !failure.reopen => {
@@ -43,7 +43,12 @@ impl Store {
                 Err(failure) => return Err(failure.at("postgres", operation).into()),
             }
         }
-        let freed = self.free_row(name, id).await.map_err(|failure| failure.at("postgres", operation))?;
+        let freed = match self.free_row(name, id, token, true).await {
+            // Whoever waits looks by itself.
+            Err(failure) if failure.cause == Cause::Full => self.free_row(name, id, token, false).await,
+            freed => freed,
+        };
+        let freed = freed.map_err(|failure| failure.at("postgres", operation))?;
         if let (true, Some(ears), Some((token, since))) = (freed, &self.ears, heads.tokens) {
             ears.has_freed(&hex(name.as_str().as_bytes()), since, token);
         }
@@ -72,7 +77,13 @@ impl Store {
         Some(Heads { tokens, waiting: may_hand.map(head).unwrap_or_default(), told, passed })
     }
 
-    async fn hand(&self, name: &LockName, id: ClaimId, heads: &Heads) -> Result<bool, Failure> {
+    async fn hand(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        token: Option<FencingToken>,
+        heads: &Heads,
+    ) -> Result<bool, Failure> {
         let (own, written) = (id.to_bytes(), hex(name.as_str().as_bytes()));
         let all = &heads.waiting;
         let numbers = |of: fn(&Waiting) -> i64| Value::ManyNumbers(all.iter().map(of).collect());
@@ -94,28 +105,40 @@ impl Store {
             bytes(|waiting| waiting.holder.clone().into_bytes()),
             bytes(|waiting| waiting.note.as_ref().map_or_else(Vec::new, |note| format!("n{note}").into_bytes())),
         ];
-        let values = values.into_iter().chain([Value::Text(self.opening.secret.as_deref())]).collect();
+        let values =
+            values.into_iter().chain([Value::Text(self.opening.secret.as_deref())]).chain(within(token)).collect();
         let ready = self.opening.ready(&self.statements.hand, values);
         let seat = self.commands.seat().await.map_err(Failure::before)?;
         // A second answer cannot tell what the first had done.
         let rows = seat.send_if(ready, |rows| is_done(rows)).await?;
         if let Some(ears) = &self.ears {
-            // Those before the one who got it were not there any more; if nobody did, all were not.
-            let place = rows.first().and_then(|row| row.try_get::<Option<i64>, _>("place").ok().flatten());
-            let upto = place.map_or(all.len(), |place| usize::try_from(place).unwrap_or(0));
-            ears.dead(&written, all.iter().take(upto).map(|waiting| waiting.id));
+            if is_done(&rows) {
+                // Those before the one who got it were not there any more; if nobody did, all were not.
+                let place = rows.first().and_then(|row| row.try_get::<Option<i64>, _>("place").ok().flatten());
+                let upto = place.map_or(all.len(), |place| usize::try_from(place).unwrap_or(0));
+                ears.dead(&written, all.iter().take(upto).map(|waiting| waiting.id));
+            }
             ears.places().over(id);
         }
         Ok(is_done(&rows))
     }
 
-    async fn free_row(&self, name: &LockName, id: ClaimId) -> Result<bool, Failure> {
+    async fn free_row(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        token: Option<FencingToken>,
+        tells: bool,
+    ) -> Result<bool, Failure> {
         let id = id.to_bytes();
+        let [least, largest] = within(token);
         let values = vec![
             Value::Bytes(name.as_str().as_bytes()),
             Value::Bytes(&id),
-            Value::Text(Some(&self.channel)),
-            Value::Text(self.opening.secret.as_deref()),
+            Value::Text(tells.then_some(self.channel.as_str())),
+            Value::Text(self.opening.secret.as_deref().filter(|_| tells)),
+            least,
+            largest,
         ];
         let ready = self.opening.ready(&self.statements.free, values);
         let seat = self.commands.seat().await.map_err(Failure::before)?;
@@ -127,6 +150,12 @@ impl Store {
         }
         Ok(!rows.is_empty())
     }
+}
+
+/// The least token and the largest of the hold that ends: the one that is known, or any.
+fn within(token: Option<FencingToken>) -> [Value<'static>; 2] {
+    let (least, largest) = token.map_or((i64::MIN, i64::MAX), |token| (token.as_i64(), token.as_i64()));
+    [Value::Number(least), Value::Number(largest)]
 }
 
 fn is_done(rows: &[PgRow]) -> bool {

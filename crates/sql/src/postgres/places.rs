@@ -6,6 +6,7 @@ use crate::table::{Handed, Place};
 use async_trait::async_trait;
 use fencelock_core::{ClaimId, FencingToken, Hint, Moment};
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -22,8 +23,10 @@ const MOST_LEFT: usize = 10_000;
 #[derive(Default)]
 pub(super) struct Places {
     here: HashMap<ClaimId, Arc<Shared>>,
-    /// Told, and not yet said to be gone.
-    left: VecDeque<ClaimId>,
+    /// Told, and not yet said to be gone; and the token under which it held the lock, if it did.
+    left: VecDeque<(ClaimId, Option<FencingToken>)>,
+    /// The last telling's number. A claim may have a place a second time, and hear of what it told in the first.
+    rounds: Arc<AtomicI64>,
 }
 
 impl Places {
@@ -33,12 +36,17 @@ impl Places {
 
     /// Whether others may have heard of the claim, and count on it.
     pub(super) fn is_told(&self, id: ClaimId) -> bool {
-        self.left.contains(&id) || self.here.get(&id).is_some_and(|place| place.state().is_told())
+        self.left.iter().any(|(left, _)| *left == id) || self.here.get(&id).is_some_and(|place| place.state().is_told())
+    }
+
+    /// Whether the claim has left, and held the lock under this token.
+    pub(super) fn had(&self, id: ClaimId, token: i64) -> bool {
+        self.left.iter().any(|(left, held)| *left == id && held.is_some_and(|held| held.as_i64() == token))
     }
 
     /// Everyone was told that the claim is gone.
     pub(super) fn over(&mut self, id: ClaimId) {
-        self.left.retain(|left| *left != id);
+        self.left.retain(|(left, _)| *left != id);
         if let Some(place) = self.here.get(&id) {
             let mut state = place.state();
             (state.told, state.unsure) = (false, false);
@@ -58,11 +66,12 @@ pub(super) struct Waits {
 pub(super) struct Shared {
     state: Mutex<State>,
     changed: Notify,
+    /// The client's.
+    rounds: Arc<AtomicI64>,
 }
 
 #[derive(Default)]
 pub(super) struct State {
-    last_round: i64,
     /// Which session it was to be heard by.
     listener: Option<i64>,
     sent: VecDeque<(i64, Moment)>,
@@ -88,8 +97,10 @@ impl State {
 
 impl Waits {
     pub(super) fn new(ears: &Arc<Ears>, id: ClaimId, ear: Ear) -> Self {
-        let shared = Arc::<Shared>::default();
-        ears.places().here.insert(id, Arc::clone(&shared));
+        let mut places = ears.places();
+        let shared = Arc::new(Shared { rounds: Arc::clone(&places.rounds), ..Shared::default() });
+        places.here.insert(id, Arc::clone(&shared));
+        drop(places);
         Self { ears: Arc::downgrade(ears), id, ear: Mutex::new(Some(ear)), shared }
     }
 }
@@ -106,9 +117,8 @@ impl Shared {
         if last.is_some_and(|(_, at)| now.since(*at) < AGAIN) {
             return None;
         }
-        state.last_round += 1;
         (state.heard, state.listener) = (false, Some(listener));
-        Some(state.last_round)
+        Some(self.rounds.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// That telling is about to be sent.
@@ -195,11 +205,12 @@ impl Drop for Waits {
         if places.here.get(&self.id).is_some_and(|here| Arc::ptr_eq(here, &self.shared)) {
             places.here.remove(&self.id);
         }
-        if self.shared.state().is_told() {
+        let state = self.shared.state();
+        if state.is_told() {
             if places.left.len() >= MOST_LEFT {
                 places.left.pop_front();
             }
-            places.left.push_back(self.id);
+            places.left.push_back((self.id, state.held));
         }
     }
 }
@@ -229,5 +240,7 @@ mod tests {
         shared.sends(4, now);
         shared.answered(true);
         assert_eq!((shared.round(1, now), shared.round(2, now)), (None, Some(5)), "another session is to hear of it");
+        let again = Shared { rounds: Arc::clone(&shared.rounds), ..Shared::default() };
+        assert_eq!(again.round(1, now), Some(6), "what the same claim told in an earlier place is not taken for this");
     }
 }

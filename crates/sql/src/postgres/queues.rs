@@ -15,8 +15,12 @@ const AGE: Duration = Duration::from_secs(15);
 /// nothing is done does not change hands at every release, which costs each time that two notices are sent and heard.
 const PATIENCE: Duration = Duration::from_millis(5);
 /// The most who are kept of one name, and the most names.
-const MOST_WAITING: usize = 64;
+const MOST_WAITING: usize = 1_024;
 const MOST_NAMES: usize = 4_096;
+/// For how long what had been told before by one who is seen to hold the lock may still come.
+const LATE: Duration = Duration::from_secs(1);
+/// The most who are kept of one name of whom that is awaited.
+const MOST_LATE: usize = 16;
 /// To how many at the head a release may hand the lock on: the first who is still there gets it.
 const HEAD: usize = 4;
 
@@ -25,6 +29,8 @@ pub(super) struct Queues(HashMap<String, Queue>);
 
 struct Queue {
     waiting: VecDeque<Known>,
+    /// Who was seen to hold the lock, and when: what they had told before, on another connection, may come after.
+    held: VecDeque<(ClaimId, Instant)>,
     /// The newest token that was told.
     newest: i64,
     heard: Instant,
@@ -59,10 +65,14 @@ impl Queues {
                 return;
             }
         }
-        let new = || Queue { waiting: VecDeque::new(), newest: 0, heard: now };
+        let new = || Queue { waiting: VecDeque::new(), held: VecDeque::new(), newest: 0, heard: now };
         let queue = self.0.entry(name).or_insert_with(new);
         (queue.newest, queue.heard) = (queue.newest.max(token), now);
         queue.waiting.retain(|known| known.is_fresh(now));
+        queue.held.retain(|(_, at)| now.duration_since(*at) < LATE);
+        if queue.held.iter().any(|(id, _)| *id == waiting.id) {
+            return;
+        }
         if let Some(known) = queue.waiting.iter_mut().find(|known| known.waiting.id == waiting.id) {
             (known.waiting, known.last) = (waiting, now);
         } else if queue.waiting.len() < MOST_WAITING {
@@ -92,6 +102,22 @@ impl Queues {
         if let Some(queue) = self.0.get_mut(name).filter(|queue| queue.newest >= since) {
             queue.newest = queue.newest.max(token);
         }
+    }
+
+    /// The claim was seen to hold the lock, or to have held it last: it waits no more, whether or not it took the lock
+    /// without a word to the others.
+    pub(super) fn held(&mut self, name: &str, id: ClaimId) {
+        if let Some(queue) = self.0.get_mut(name) {
+            queue.remove(id);
+            if queue.held.len() >= MOST_LATE {
+                queue.held.pop_front();
+            }
+            queue.held.push_back((id, Instant::now()));
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// These are not there any more.
@@ -171,9 +197,34 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn who_was_seen_to_hold_it_waits_no_more() {
+        let (mut queues, [a, b]) = (Queues::default(), [waiting(), waiting()]);
+        for waiting in [&a, &b] {
+            queues.waits("61".to_owned(), waiting.clone(), 7);
+        }
+        tokio::time::advance(PATIENCE).await;
+        let other = ClaimId::from_bytes([1; 16]);
+        queues.held("61", a.id);
+        assert_eq!(heads(&queues, other, 7), [b.id]);
+        // What it had told before it took the lock comes by another connection.
+        queues.waits("61".to_owned(), a.clone(), 7);
+        tokio::time::advance(PATIENCE).await;
+        assert_eq!(heads(&queues, other, 7), [b.id]);
+        // It was handed the lock and never heard of it: by now that is over, and it waits on.
+        tokio::time::advance(LATE).await;
+        queues.waits("61".to_owned(), a.clone(), 8);
+        tokio::time::advance(PATIENCE).await;
+        assert_eq!(heads(&queues, other, 8), [b.id, a.id]);
+        for n in 0..100 {
+            queues.held("61", ClaimId::from_bytes([n; 16]));
+        }
+        assert!(queues.0.values().all(|queue| queue.held.len() <= MOST_LATE));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn however_many_tell_what_is_kept_is_bounded() {
         let mut queues = Queues::default();
-        for _ in 0..200 {
+        for _ in 0..2 * MOST_WAITING {
             queues.waits("61".to_owned(), waiting(), 7);
         }
         for n in 0..10_000 {

@@ -34,7 +34,13 @@ impl Renews for Renewer {
         let names = batch.iter().map(|wish| wish.claim.name().as_str().as_bytes().to_vec()).collect();
         let claims = batch.iter().map(|wish| wish.claim.id().to_bytes().to_vec()).collect();
         let ttls = batch.iter().map(|wish| in_micros(wish.server_ttl)).collect();
-        let values = vec![Value::ManyBytes(names), Value::ManyBytes(claims), Value::ManyNumbers(ttls)];
+        let tokens = batch.iter().map(|wish| wish.token.as_i64()).collect();
+        let values = vec![
+            Value::ManyBytes(names),
+            Value::ManyBytes(claims),
+            Value::ManyNumbers(ttls),
+            Value::ManyNumbers(tokens),
+        ];
         let ready = self.pool.opens().ready(&self.statement, values);
         let rows = self.pool.seat().await?.send(ready).await?;
         let mut outcomes: HashMap<Vec<u8>, Renewed> = HashMap::new();

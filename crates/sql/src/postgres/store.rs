@@ -277,6 +277,9 @@ impl LockTable for Store {
                     }
                     place.follows(rows.first().and_then(|row| row.try_get("token").ok().flatten()));
                 }
+                if let (Some(ears), Some(met)) = (&self.ears, met(&rows, claim)) {
+                    ears.has_held(claim.name(), met);
+                }
                 outcome(&rows, claim, sent_at).map_err(|e| failure(e).at("postgres", "acquire").into())
             }
             // Held inside somebody's transaction, or just being taken.
@@ -293,8 +296,8 @@ impl LockTable for Store {
         outcome(&rows, claim, claim.now()).map_err(|e| failure(e).at("postgres", "look").into())
     }
 
-    async fn renew(&self, claim: &Claim, server_ttl: Duration, at_once: bool) -> Result<bool> {
-        self.renewals.renew(claim, server_ttl, at_once).await
+    async fn renew(&self, claim: &Claim, token: FencingToken, server_ttl: Duration, at_once: bool) -> Result<bool> {
+        self.renewals.renew(claim, token, server_ttl, at_once).await
     }
 
     async fn free(&self, claim: &Claim, token: Option<FencingToken>, operation: &'static str) -> Result<bool> {
@@ -344,6 +347,7 @@ impl LockTable for Store {
             Value::Text(Some(&self.wait)),
             Value::Number(least),
             Value::Number(largest),
+            Value::Text(self.opening.secret.as_deref()),
         ];
         let ready = self.opening.ready(&self.statements.force, values);
         let outcome = self.commands.seat().await?.send_if(ready, |rows| !rows.is_empty()).await;
@@ -359,6 +363,13 @@ impl LockTable for Store {
 pub(super) fn number(id: ClaimId) -> i64 {
     let [a, b, c, d, e, f, g, h, ..] = id.to_bytes();
     i64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// The other claim that the statement found in the row: it holds the lock, or was the last to hold it.
+fn met(rows: &[PgRow], claim: &Claim) -> Option<ClaimId> {
+    let id = rows.first()?.try_get::<Option<&[u8]>, _>("claim_id").ok()??;
+    let id = ClaimId::from_bytes(*id.first_chunk()?);
+    (id != claim.id()).then_some(id)
 }
 
 fn outcome(rows: &[PgRow], claim: &Claim, sent_at: Moment) -> sqlx::Result<Outcome> {

@@ -215,8 +215,8 @@ impl LockTable for Store {
         Ok(outcome)
     }
 
-    async fn renew(&self, claim: &Claim, server_ttl: Duration, at_once: bool) -> Result<bool> {
-        self.renewals.renew(claim, server_ttl, at_once).await
+    async fn renew(&self, claim: &Claim, token: FencingToken, server_ttl: Duration, at_once: bool) -> Result<bool> {
+        self.renewals.renew(claim, token, server_ttl, at_once).await
     }
 
     async fn free(&self, claim: &Claim, _: Option<FencingToken>, operation: &'static str) -> Result<bool> {

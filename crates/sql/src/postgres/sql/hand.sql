@@ -1,7 +1,7 @@
 -- $1 name, $2 claim, $3 channel, $4 whether others were told of the claim, $5 how often the lock was handed on,
 -- and those who wait: $6 claims, $7 the claims as numbers, $8 what their sessions hold, $9 rounds, $10 server ttls,
 -- $11 lock delays, $12 reserves, $13 smallest tokens, $14 holders, $15 notes, after a byte if there is one;
--- $16 the channel that only we know
+-- $16 the channel that only we know, $17 the least token of the hold that ends, $18 the largest
 WITH n AS MATERIALIZED (
   SELECT {now} AS at
 ), next AS MATERIALIZED (
@@ -30,7 +30,7 @@ WITH n AS MATERIALIZED (
                        WHEN next.note <> ''::bytea THEN convert_from(substr(next.note, 2), 'UTF8') END,
     acquired_at = CASE WHEN next.id IS NULL THEN l.acquired_at ELSE n.at END
   FROM n LEFT JOIN next ON true
-  WHERE l.name = $1 AND l.claim_id = $2 AND l.expires_at <> 0
+  WHERE l.name = $1 AND l.claim_id = $2 AND l.expires_at <> 0 AND l.token BETWEEN $17 AND $18
   RETURNING l.token, l.ttl, l.waited, next.id, next.listener, next.round, next.place
 )
 SELECT freed.token IS NOT NULL AS done, freed.place,
