@@ -38,7 +38,7 @@ pub trait Together: Send + Sync + 'static {
     /// How many trips of one key are under way at a time at the most, before requests wait for each other.
     fn trips(&self) -> usize;
 
-    /// Another trip begins only while those under way carry fewer requests than this, or have been under way for 5 ms: where
+    /// Another trip begins only while those under way carry fewer requests than this, unless trips take 5 ms and more: where
     /// there are many, one trip for all of them is cheaper than two for half of them.
     fn few(&self) -> usize {
         usize::MAX
@@ -109,20 +109,22 @@ struct Lane<T: Together> {
     carried: usize,
     /// When the last of the trips that carry several left.
     since: Option<Instant>,
+    /// The last of them to come back took long.
+    was_slow: bool,
     /// In the order in which they came.
     waiting: BTreeMap<u64, Asking<T>>,
 }
 
 impl<T: Together> Default for Lane<T> {
     fn default() -> Self {
-        Self { trips: 0, carried: 0, since: None, waiting: BTreeMap::new() }
+        Self { trips: 0, carried: 0, since: None, was_slow: false, waiting: BTreeMap::new() }
     }
 }
 
 impl<T: Together> Lane<T> {
     /// Whether one more may travel, beside so many others.
     fn lets(&self, others: usize, sends: &T) -> bool {
-        let is_slow = || self.since.is_some_and(|since| since.elapsed() >= SLOW);
+        let is_slow = || self.was_slow || self.since.is_some_and(|since| since.elapsed() >= SLOW);
         others < sends.trips() && (others == 0 || self.carried < sends.few() || is_slow())
     }
 }
@@ -233,12 +235,15 @@ impl<T: Together> Group<T> {
         lanes.ended(key);
     }
 
-    /// Takes what leaves now, after a trip that carried `before`; nothing ends the trip.
-    fn take(&self, key: T::Key, before: usize) -> Vec<Asking<T>> {
+    /// Takes what leaves now, after a trip that carried `before` and had `left` then; nothing ends the trip.
+    fn take(&self, key: T::Key, before: usize, left: Instant) -> Vec<Asking<T>> {
         let (now, mut over) = (Instant::now(), Vec::new());
         let mut lanes = lock(&self.0.lanes);
         let Some(lane) = lanes.by_key.get_mut(&key) else { return Vec::new() };
         lane.carried = lane.carried.saturating_sub(before);
+        if before > 0 {
+            lane.was_slow = now.duration_since(left) >= SLOW;
+        }
         if !lane.lets(lane.trips.saturating_sub(1), &self.0.sends) {
             // Whoever waits goes with the others, who are many.
             lanes.ended(key);
@@ -253,7 +258,9 @@ impl<T: Together> Group<T> {
             if leaves { &mut gathered } else { &mut over }.push(asking);
         }
         lane.carried += gathered.len();
-        lane.since = Some(now);
+        if !gathered.is_empty() {
+            lane.since = Some(now);
+        }
         if gathered.is_empty() {
             lanes.ended(key);
         }
@@ -286,9 +293,10 @@ struct Trip<T: Together> {
 
 impl<T: Together> Trip<T> {
     async fn run(mut self) {
+        let mut left = Instant::now();
         loop {
-            let gathered = self.group.take(self.key, self.carries);
-            self.carries = gathered.len();
+            let gathered = self.group.take(self.key, self.carries, left);
+            (self.carries, left) = (gathered.len(), Instant::now());
             if gathered.is_empty() {
                 self.over = true;
                 return;

@@ -190,10 +190,46 @@ async fn beside_a_trip_of_many_nobody_leaves() {
     at(107, began).await;
     asked.spawn(ask(group.clone(), 0, 13));
     at(109, began).await;
-    assert_eq!(sent(), [many, (9..14).collect()], "who finds out that it takes long leaves with those who waited");
+    assert_eq!(
+        sent(),
+        [many.clone(), (9..14).collect::<Vec<_>>()],
+        "who finds out that it takes long leaves with those who waited"
+    );
     assert_eq!(asked.join_all().await.len(), 14);
     tokio::time::sleep(group.sends().takes * 2).await;
     assert!(lock(&group.0.lanes).by_key.is_empty(), "nothing is left");
+}
+
+/// Where the last trip of several took long, nobody waits for one that carries many.
+#[tokio::test(start_paused = true)]
+async fn where_the_way_is_long_another_leaves_at_once() {
+    let (group, mut asked) = (group(256, 2), JoinSet::new());
+    let (began, next) = (Instant::now(), std::cell::Cell::new(100));
+    let mut ask = |many: u64| {
+        for _ in 0..many {
+            next.set(next.get() + 1);
+            asked.spawn(ask(group.clone(), 0, next.get()));
+        }
+    };
+    let at = async |millis: u64| tokio::time::sleep_until(began + Duration::from_millis(millis)).await;
+    ask(1);
+    at(1).await;
+    ask(8); // one beside the first, and seven with the first's return, at 100
+    at(104).await;
+    ask(1);
+    at(105).await;
+    assert_eq!(group.waiting(), 1, "how long the way is, is not known yet");
+    at(199).await;
+    ask(6); // with the one that waits, until 299
+    at(298).await;
+    ask(5); // one alone, until 398, and four at 299
+    at(397).await;
+    ask(5); // at 398; a moment later the four are back
+    at(401).await;
+    ask(1);
+    at(402).await;
+    assert_eq!(group.waiting(), 0, "beside five, which have just left");
+    while asked.join_next().await.is_some() {}
 }
 
 #[test]

@@ -197,7 +197,7 @@ impl Ears {
         let name = unhex(&handing.name).and_then(|name| String::from_utf8(name).ok());
         let name = name.and_then(|name| LockName::new(name).ok());
         if let (Some(store), Some(name)) = (self.store.get(), name) {
-            tokio::spawn(gives_back(Weak::clone(store), name, handing.to, handing.token, until));
+            tokio::spawn(gives_back(Weak::clone(store), name, handing.clone(), until));
         }
     }
 
@@ -275,10 +275,10 @@ impl Ears {
 }
 
 /// Gives back what was handed on to nobody, again and again until it has run out by itself.
-async fn gives_back(store: Weak<Store>, name: LockName, id: ClaimId, token: i64, until: Instant) {
+async fn gives_back(store: Weak<Store>, name: LockName, handing: Handing, until: Instant) {
     let mut pause = PAUSES.0;
     while let Some(here) = store.upgrade() {
-        let Err(error) = here.give_back(&name, id, token).await else { return };
+        let Err(error) = here.give_back(&name, handing.to, handing.token, handing.passed).await else { return };
         drop(here);
         tracing::debug!(target: "fencelock", engine = "postgres", %error, "not given back yet");
         if Instant::now() + pause >= until {

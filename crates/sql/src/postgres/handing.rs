@@ -32,7 +32,19 @@ impl Store {
         token: Option<FencingToken>,
         operation: &'static str,
     ) -> Result<bool> {
-        let heads = self.heads(name, id, token).unwrap_or_default();
+        self.give_on(name, id, token, 0, operation).await
+    }
+
+    /// The same after so many handovers in a row, or more where the claim knows of more.
+    async fn give_on(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        token: Option<FencingToken>,
+        passed: i64,
+        operation: &'static str,
+    ) -> Result<bool> {
+        let heads = self.heads(name, id, token, passed).unwrap_or_default();
         if heads.told || !heads.waiting.is_empty() {
             match self.hand(name, id, token, &heads).await {
                 Ok(done) => return Ok(done),
@@ -56,12 +68,12 @@ impl Store {
     }
 
     /// A lock that was handed on to a claim of ours that wants it no more.
-    pub(super) async fn give_back(&self, name: &LockName, id: ClaimId, token: i64) -> Result<bool> {
+    pub(super) async fn give_back(&self, name: &LockName, id: ClaimId, token: i64, passed: i64) -> Result<bool> {
         let token = FencingToken::new(u64::try_from(token).unwrap_or(0));
-        self.give_up(name, id, Some(token), "release").await
+        self.give_on(name, id, Some(token), passed, "release").await
     }
 
-    fn heads(&self, name: &LockName, id: ClaimId, token: Option<FencingToken>) -> Option<Heads> {
+    fn heads(&self, name: &LockName, id: ClaimId, token: Option<FencingToken>, least: i64) -> Option<Heads> {
         let ears = self.ears.as_ref()?;
         ears.listener()?;
         let told = ears.places().is_told(id);
@@ -70,6 +82,7 @@ impl Store {
             let state = place.state();
             (state.since, state.passed)
         });
+        let passed = passed.max(least);
         let token = token.and_then(|token| i64::try_from(token.get()).ok());
         let tokens = token.map(|token| (token, since.unwrap_or(token)));
         let may_hand = tokens.filter(|_| passed < MOST);

@@ -109,6 +109,7 @@ impl Queues {
     pub(super) fn held(&mut self, name: &str, id: ClaimId) {
         if let Some(queue) = self.0.get_mut(name) {
             queue.remove(id);
+            queue.held.retain(|(held, _)| *held != id);
             if queue.held.len() >= MOST_LATE {
                 queue.held.pop_front();
             }

@@ -341,16 +341,23 @@ impl LockTable for Store {
     }
 
     async fn force_release(&self, name: &LockName, (least, largest): (i64, i64)) -> Result<bool> {
-        let values = vec![
-            Value::Bytes(name.as_str().as_bytes()),
-            Value::Text(Some(&self.channel)),
-            Value::Text(Some(&self.wait)),
-            Value::Number(least),
-            Value::Number(largest),
-            Value::Text(self.opening.secret.as_deref()),
-        ];
-        let ready = self.opening.ready(&self.statements.force, values);
-        let outcome = self.commands.seat().await?.send_if(ready, |rows| !rows.is_empty()).await;
+        let force = async |channel: Option<&str>, secret: Option<&str>| {
+            let values = vec![
+                Value::Bytes(name.as_str().as_bytes()),
+                Value::Text(channel),
+                Value::Text(Some(&self.wait)),
+                Value::Number(least),
+                Value::Number(largest),
+                Value::Text(secret),
+            ];
+            let ready = self.opening.ready(&self.statements.force, values);
+            self.commands.seat().await.map_err(Failure::before)?.send_if(ready, |rows| !rows.is_empty()).await
+        };
+        let outcome = match force(Some(&self.channel), self.opening.secret.as_deref()).await {
+            // Whoever waits looks by itself.
+            Err(failure) if failure.cause == Cause::Full => force(None, None).await,
+            outcome => outcome,
+        };
         Ok(!outcome.map_err(|failure: Failure| failure.at("postgres", "force_release"))?.is_empty())
     }
 
