@@ -88,7 +88,8 @@ async fn a_known_shard_costs_a_node_one_command_to_acquire_and_one_to_release() 
     }
     for (before, after) in before.into_iter().zip(counts()) {
         println!("{ROUNDS} acquires and releases: {} commands", after - before);
-        assert_eq!(after - before, 2 * ROUNDS);
+        // A node outside of the majority may be sent both in one.
+        assert!((ROUNDS..=2 * ROUNDS).contains(&(after - before)), "{} commands", after - before);
     }
 }
 
