@@ -30,6 +30,6 @@ pub use config::RedisConfig;
 pub use engine::RedisLock;
 pub use gate::{Effect, RedisGate, RedisPass};
 pub use node::{Node, NodeBundle, NodeFailure, NodeScript, NodeVerb};
-pub use post::{NodeWords, Posts};
+pub use post::{Leaving, NodeWords, Posts, WordsOf};
 /// The client library, for the values that an [`Effect`] answers with.
 pub use redis;

@@ -1,5 +1,6 @@
 //! Keys and arguments of a script, in one piece.
 
+use std::hash::{DefaultHasher, Hasher as _};
 use std::io::Write as _;
 
 /// Keys, then arguments, as they will be sent.
@@ -8,6 +9,8 @@ pub(crate) struct Words {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     keys: usize,
+    /// The first key in short. Two keys may have the same.
+    pub(crate) tag: u64,
 }
 
 impl Words {
@@ -16,23 +19,31 @@ impl Words {
         let mut words = Self::with_room(keys.len() + args.len(), bytes.sum());
         keys.iter().for_each(|key| words.key(&[key.as_ref()]));
         args.iter().for_each(|arg| words.arg(&[arg.as_ref()]));
-        words
+        words.tagged()
     }
 
     /// None yet, but room for so many words of so many bytes in all.
     pub(crate) fn with_room(words: usize, bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(words), keys: 0 }
+        Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(words), keys: 0, tag: 0 }
+    }
+
+    /// With the tag of its first key.
+    pub(crate) fn tagged(mut self) -> Self {
+        let mut hasher = DefaultHasher::new();
+        self.keys().take(1).for_each(|first| hasher.write(first));
+        self.tag = hasher.finish();
+        self
     }
 
     /// The next key, of these parts. All keys come before the first argument.
-    pub(crate) fn key(&mut self, parts: &[&[u8]]) {
+    pub(crate) fn key<P: AsRef<[u8]>>(&mut self, parts: &[P]) {
         self.keys += 1;
         self.arg(parts);
     }
 
     /// The next argument, of these parts.
-    pub(crate) fn arg(&mut self, parts: &[&[u8]]) {
-        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+    pub(crate) fn arg<P: AsRef<[u8]>>(&mut self, parts: &[P]) {
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part.as_ref()));
         self.ends.push(self.bytes.len());
     }
 
@@ -74,7 +85,7 @@ mod tests {
         assert_eq!(words.args().collect::<Vec<_>>(), [b"bc".as_slice(), b"", b"d", b"1-2"]);
         let mut words = Words::with_room(2, 4);
         words.key(&[b"x", b"y"]);
-        words.arg(&[]);
+        words.arg(&[""]);
         assert_eq!(words.split(), (vec![b"xy".as_slice()], vec![b"".as_slice()]));
     }
 }

@@ -81,12 +81,15 @@ impl Raw {
             let raw = redis::Client::open(info).unwrap();
             connections.push(raw.get_multiplexed_async_connection_with_config(&options).await.unwrap());
         }
-        let script = |source| Arc::new(Script::new(source));
+        let script = |source: &str| Arc::new(Script::new(source));
         Self {
             nodes: connections,
-            acquire: script(include_str!("../src/scripts/acquire.lua")),
+            acquire: script(
+                &include_str!("../src/scripts/acquire.lua")
+                    .replace("--READ--", include_str!("../src/scripts/read.lua")),
+            ),
             propose: script(include_str!("../src/scripts/propose.lua")),
-            free: script(include_str!("../src/scripts/free.lua")),
+            free: script(&include_str!("../src/scripts/free.lua").replace("--DEAD--", "")),
         }
     }
 
@@ -116,12 +119,13 @@ impl Raw {
         let (lock, fence, void) =
             (format!("{tag}lock:{task}"), format!("redlock:{{{task}}}:fence"), format!("{tag}void:{id}"));
         let number = if along { token.to_string() } else { String::new() };
-        let args = [id.clone(), "30000".into(), "bench:1".into(), String::new(), "0".into(), number];
-        self.all(&self.acquire, &[lock.clone(), fence.clone(), void.clone()], &args).await;
+        let keeps = format!("{id} {} 0 7 bench:1", if along { token } else { 0 });
+        let args = [keeps, "30000".into(), number];
+        self.all(&self.acquire, &[lock.clone(), fence.clone(), void], &args).await;
         if !along {
             self.all(&self.propose, &[fence, lock.clone()], &[token.to_string(), id.clone()]).await;
         }
-        self.all(&self.free, &[lock, void], &[id, "0".into(), format!("{tag}free:{task}")]).await;
+        self.all(&self.free, &[lock], &[id]).await;
     }
 }
 

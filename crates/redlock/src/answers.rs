@@ -4,7 +4,7 @@ use crate::member::failure;
 use crate::set::lock;
 use fencelock_core::ErrorKind;
 use fencelock_redis::redis::Value;
-use fencelock_redis::{NodeFailure, Posts};
+use fencelock_redis::{Leaving, NodeFailure, NodeWords, Posts};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
@@ -13,8 +13,25 @@ use tokio::time::{Instant, timeout_at};
 /// What a node answered, by its place in the set.
 pub(crate) type Answered<T> = (usize, Result<T, NodeFailure>);
 
-/// Reads what came of the request to the node at a place: once for each, whoever waits for it or does not.
-type Read<T> = Box<dyn Fn(usize, Result<Value, NodeFailure>) -> Result<T, NodeFailure> + Send + Sync>;
+/// What is asked of each node. It is used in passing, so it must not block, nor be about its own answers.
+pub(crate) trait Question<T>: Send + Sync {
+    /// Reads what came of the request to the node at `at`: once for each, whoever waits for it or does not.
+    fn read(&self, at: usize, outcome: Result<Value, NodeFailure>) -> Result<T, NodeFailure>;
+
+    /// Another script of the bundle, with its words, for the node at `at`, whose turn it is now.
+    fn instead(&self, _at: usize) -> Option<(usize, NodeWords)> {
+        None
+    }
+}
+
+impl<T, F> Question<T> for F
+where
+    F: Fn(Result<Value, NodeFailure>) -> Result<T, NodeFailure> + Send + Sync,
+{
+    fn read(&self, _: usize, outcome: Result<Value, NodeFailure>) -> Result<T, NodeFailure> {
+        self(outcome)
+    }
+}
 
 /// Is told of answers that nobody waits for any more.
 type Later<T> = Arc<dyn Fn(usize, Result<T, NodeFailure>) + Send + Sync>;
@@ -36,7 +53,7 @@ pub(crate) struct Hearing<T> {
     state: Mutex<State<T>>,
     /// So many have to tell before any answer is of use.
     enough: usize,
-    read: Option<Read<T>>,
+    question: Option<Box<dyn Question<T>>>,
 }
 
 struct State<T> {
@@ -66,9 +83,9 @@ impl<T> State<T> {
 }
 
 impl<T> Hearing<T> {
-    fn new(nodes: usize, enough: usize, read: Option<Read<T>>) -> Arc<Self> {
+    fn new(nodes: usize, enough: usize, question: Option<Box<dyn Question<T>>>) -> Arc<Self> {
         let places = (0..nodes).map(|_| Place::Waiting).collect();
-        Arc::new(Self { state: Mutex::new(State { places, waker: None, later: None }), enough, read })
+        Arc::new(Self { state: Mutex::new(State { places, waker: None, later: None }), enough, question })
     }
 
     /// The node at `at` has told.
@@ -115,21 +132,20 @@ impl<T> Hearing<T> {
     }
 
     fn read(&self, at: usize, outcome: Result<Value, NodeFailure>) {
-        if let Some(read) = &self.read {
-            self.tell(at, read(at, outcome));
+        if let Some(question) = &self.question {
+            self.tell(at, question.read(at, outcome));
         }
     }
 }
 
 impl<T: Send + 'static> Posts for Hearing<T> {
-    fn leaves(&self, at: usize) -> bool {
+    fn leaves(&self, at: usize) -> Leaving {
         match lock(&self.state).places.get_mut(at) {
-            Some(place @ Place::Waiting) => {
-                *place = Place::Left;
-                true
-            }
-            _ => false,
+            Some(place @ Place::Waiting) => *place = Place::Left,
+            _ => return Leaving::Not,
         }
+        let instead = self.question.as_ref().and_then(|question| question.instead(at));
+        instead.map_or(Leaving::Posted, |(script, words)| Leaving::Instead(script, words))
     }
 
     fn told(&self, at: usize, outcome: Result<Value, NodeFailure>) {
@@ -162,9 +178,9 @@ impl<T> Answers<T> {
         nodes: usize,
         enough: usize,
         end: Instant,
-        read: impl Fn(usize, Result<Value, NodeFailure>) -> Result<T, NodeFailure> + Send + Sync + 'static,
+        question: impl Question<T> + 'static,
     ) -> (Self, Arc<Hearing<T>>) {
-        Self::new(Hearing::new(nodes, enough, Some(Box::new(read))), Some(end))
+        Self::new(Hearing::new(nodes, enough, Some(Box::new(question))), Some(end))
     }
 
     fn new(hearing: Arc<Hearing<T>>, end: Option<Instant>) -> (Self, Arc<Hearing<T>>) {
@@ -256,7 +272,7 @@ mod tests {
     fn three() -> (Answers<i64>, Arc<Hearing<i64>>, Arc<AtomicUsize>) {
         let unknown = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&unknown);
-        let read = move |_, outcome: Result<Value, NodeFailure>| match outcome {
+        let read = move |outcome: Result<Value, NodeFailure>| match outcome {
             Ok(Value::Int(number)) => Ok(number),
             Ok(_) => Err(failure(ErrorKind::Engine, "odd")),
             Err(failure) => {
@@ -268,6 +284,10 @@ mod tests {
         (answers, hearing, unknown)
     }
 
+    fn leaves(hearing: &Hearing<i64>, at: usize) -> bool {
+        matches!(hearing.leaves(at), Leaving::Posted)
+    }
+
     fn number(answer: Option<Answered<i64>>) -> Option<(usize, i64)> {
         answer.and_then(|(at, answer)| Some((at, answer.ok()?)))
     }
@@ -275,7 +295,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_silent_node_is_waited_for_until_its_time_is_over_and_is_unknown_only_if_its_request_left() {
         let (mut answers, hearing, unknown) = three();
-        assert!(hearing.leaves(0) && hearing.leaves(1) && !hearing.leaves(1), "once");
+        assert!(leaves(&hearing, 0) && leaves(&hearing, 1) && !leaves(&hearing, 1), "once");
         hearing.told(0, Ok(Value::Int(7)));
         let begun = Instant::now();
         let mut told = [0; 2];
@@ -284,7 +304,7 @@ mod tests {
         }
         assert_eq!((told, begun.elapsed()), ([1, 2], Duration::from_secs(1)));
         assert_eq!(unknown.load(Ordering::SeqCst), 1, "the third had not left");
-        assert!(!hearing.leaves(2), "and never does");
+        assert!(!leaves(&hearing, 2), "and never does");
         hearing.told(1, Ok(Value::Int(8)));
         assert!(answers.next().await.is_none(), "what comes after its time is told no more");
     }
@@ -303,9 +323,9 @@ mod tests {
     #[test]
     fn who_goes_takes_back_what_has_not_left_and_the_rest_is_read() {
         let (answers, hearing, unknown) = three();
-        assert!(hearing.leaves(0));
+        assert!(leaves(&hearing, 0));
         drop(answers.only_while_wanted());
-        assert!(!hearing.leaves(1) && !hearing.leaves(2));
+        assert!(!leaves(&hearing, 1) && !leaves(&hearing, 2));
         assert_eq!(unknown.load(Ordering::SeqCst), 0);
         let mut lost = failure(ErrorKind::Unavailable, "lost");
         lost.settled = false;
@@ -313,7 +333,7 @@ mod tests {
         assert_eq!(unknown.load(Ordering::SeqCst), 1);
         let (answers, hearing, _) = three();
         drop(answers);
-        assert!(hearing.leaves(1), "a release goes on");
+        assert!(leaves(&hearing, 1), "a release goes on");
     }
 
     #[test]
@@ -326,7 +346,7 @@ mod tests {
             heard.fetch_add(at * 10 + usize::from(answer.is_ok()), Ordering::SeqCst);
         });
         assert_eq!(sum.load(Ordering::SeqCst), 11);
-        assert!(hearing.leaves(2));
+        assert!(leaves(&hearing, 2));
         hearing.told(2, Ok(Value::Int(1)));
         hearing.told(2, Ok(Value::Int(1)));
         assert_eq!(sum.load(Ordering::SeqCst), 32);

@@ -1,10 +1,9 @@
 //! Asking all nodes at once: by a task for each, or by leaving the request with what is sent together.
 
-use crate::answers::{Answers, Hearing};
+use crate::answers::{Answers, Hearing, Question};
 use crate::member::{Member, failure};
 use crate::set::Set;
 use fencelock_core::{ErrorKind, Result as Outcome, check_runtime};
-use fencelock_redis::redis::Value;
 use fencelock_redis::{NodeFailure, NodeWords, Posts};
 use std::future::Future;
 use std::sync::Arc;
@@ -64,16 +63,15 @@ pub(crate) struct Posting {
 }
 
 impl Set {
-    /// Leaves the script with each node that `takes` it, to travel with what else is ready. What came of it is `read` in
-    /// passing, so it must not block, nor be about these answers.
+    /// Leaves the script with each node that `takes` it, to travel with what else is ready.
     pub(crate) fn post<T: Send + 'static>(
         &self,
         Posting { script, words, limit }: Posting,
         takes: impl Fn(&Member) -> Result<(), NodeFailure>,
-        read: impl Fn(usize, Result<Value, NodeFailure>) -> Result<T, NodeFailure> + Send + Sync + 'static,
+        question: impl Question<T> + 'static,
     ) -> Answers<T> {
         let end = Instant::now() + limit;
-        let (answers, hearing) = Answers::posted(self.size(), self.majority(), end, read);
+        let (answers, hearing) = Answers::posted(self.size(), self.majority(), end, question);
         for (at, member) in self.members.iter().enumerate() {
             match takes(member) {
                 Ok(()) => member.node.post(script, &words, end, Arc::clone(&hearing) as Arc<dyn Posts>, at),
@@ -86,5 +84,10 @@ impl Set {
 
 /// Milliseconds, rounded up, so that a server never counts less than was asked for.
 pub(crate) fn millis(ttl: Duration) -> String {
-    ttl.as_nanos().div_ceil(1_000_000).to_string()
+    whole_millis(ttl).to_string()
+}
+
+/// The same as a number.
+pub(crate) fn whole_millis(ttl: Duration) -> u128 {
+    ttl.as_nanos().div_ceil(1_000_000)
 }

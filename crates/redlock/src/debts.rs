@@ -4,7 +4,7 @@
 //! rest for as long as its ttl takes a vote away from everyone, so it is asked for
 //! again until the node answers, or the part must have run out.
 
-use crate::scripts::FREE;
+use crate::scripts::FREE_DEAD;
 use crate::set::{Set, lock};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, Weak};
@@ -18,11 +18,11 @@ const MOST: usize = 4_096;
 /// What lies between two tries at a node that does not answer: from the first to the second, doubling.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// One undo: the keys and arguments of `free.lua`.
+/// One undo that makes the id dead: the keys and arguments of `free.lua`.
 #[derive(Clone)]
 pub(crate) struct Debt {
     pub(crate) keys: [String; 2],
-    pub(crate) args: [String; 3],
+    pub(crate) args: [String; 2],
     /// By then the part has run out by itself.
     pub(crate) until: Instant,
 }
@@ -58,7 +58,8 @@ impl Debts {
     }
 
     /// Adds one; true if nobody collects yet.
-    fn add(&self, id: &str, debt: Debt) -> bool {
+    fn add(&self, debt: Debt) -> bool {
+        let [id, _] = &debt.args;
         let mut open = lock(&self.open);
         if open.debts.len() >= MOST {
             open.clear(Instant::now());
@@ -67,7 +68,7 @@ impl Debts {
             return false;
         }
         open.soonest = Some(open.soonest.map_or(debt.until, |soonest| soonest.min(debt.until)));
-        open.debts.insert(id.to_owned(), debt);
+        open.debts.insert(id.clone(), debt);
         !std::mem::replace(&mut open.collecting, true)
     }
 
@@ -87,10 +88,10 @@ impl Debts {
 
 impl Set {
     /// The node at `at` did not answer an undo: it is asked again from now on.
-    pub(crate) fn owes(&self, at: usize, id: &str, debt: Debt) {
+    pub(crate) fn owes(&self, at: usize, debt: Debt) {
         // Where a runtime has ended there is nobody left to pay.
         let Ok(home) = Handle::try_current() else { return };
-        if self.members.get(at).is_some_and(|member| member.debts.add(id, debt)) {
+        if self.members.get(at).is_some_and(|member| member.debts.add(debt)) {
             home.spawn(collect(Weak::clone(&self.itself), at));
         }
     }
@@ -104,7 +105,7 @@ async fn collect(set: Weak<Set>, at: usize) {
             let Some(set) = set.upgrade() else { return };
             let Some(member) = set.members.get(at).cloned() else { return };
             let Some((id, debt)) = member.debts.next() else { return };
-            match member.node.run_together(FREE, &debt.keys, &debt.args, set.config.request_timeout).await {
+            match member.node.run_together(FREE_DEAD, &debt.keys, &debt.args, set.config.request_timeout).await {
                 Ok(_) => {
                     member.debts.paid(&id);
                     pause = PAUSES.0;
@@ -130,20 +131,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_node_owes_each_undo_once_and_only_while_it_matters() {
         let debts = Debts::default();
-        let debt = |secs| Debt {
+        let debt = |id: &str, secs| Debt {
             keys: Default::default(),
-            args: Default::default(),
+            args: [id.to_owned(), String::new()],
             until: Instant::now() + Duration::from_secs(secs),
         };
-        assert!(debts.add("a", debt(1)), "the first begins the collecting");
-        assert!(!debts.add("a", debt(2)) && !debts.add("b", debt(5)));
+        assert!(debts.add(debt("a", 1)), "the first begins the collecting");
+        assert!(!debts.add(debt("a", 2)) && !debts.add(debt("b", 5)));
         assert_eq!(debts.len(), 2);
         tokio::time::advance(Duration::from_secs(3)).await;
         assert_eq!(debts.next().map(|(id, _)| id).as_deref(), Some("b"));
         debts.paid("b");
-        assert!(debts.next().is_none() && debts.add("c", debt(1)), "it ended, and begins anew");
+        assert!(debts.next().is_none() && debts.add(debt("c", 1)), "it ended, and begins anew");
         for more in 0..MOST + 10 {
-            debts.add(&more.to_string(), debt(9));
+            debts.add(debt(&more.to_string(), 9));
         }
         assert_eq!(debts.len(), MOST);
     }

@@ -26,13 +26,14 @@ impl Hints for Ears {
     async fn listen(&self, name: &LockName) -> Result<Box<dyn Hint>> {
         let set = &self.0;
         let keys: &Keys = &set.keys;
-        let channel = keys.of(name).channel;
+        let (waiting, channel) = (keys.waiting(), keys.lock(name));
         let (told, mut said) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
         for member in &set.members {
-            let (member, channel, told) = (Arc::clone(member), channel.clone(), told.clone());
+            let (member, waiting, channel, told) = (Arc::clone(member), waiting.clone(), channel.clone(), told.clone());
             tasks.spawn(async move {
-                let Ok(mut ear) = member.node.listen(&channel).await else {
+                let both = tokio::join!(member.node.listen(&waiting), member.node.listen(&channel));
+                let (Ok(_waits), Ok(mut ear)) = both else {
                     let _ = told.send(Said::Deaf);
                     return;
                 };

@@ -5,6 +5,8 @@ use crate::config::RedlockConfig;
 use crate::ears::Ears;
 use crate::keys::NameKeys;
 use crate::lease::RedlockLease;
+use crate::questions::Arriving;
+use crate::sent::Sent;
 use crate::set::Set;
 use crate::tally::{Attempted, Obstacle, Tally, Verdict};
 use crate::tokens::Tokens;
@@ -85,7 +87,8 @@ impl RedlockLock {
         let tokens = &self.shared.tokens;
         // What was asked for before under this id may hold with a token: nodes that it did not reach must note no other.
         let guess = if claim.was_sent() { None } else { tokens.numbers.guess(keys.shard) };
-        let mut answers = set.acquire(claim, &keys, guess, limit);
+        let sent = Arc::new(Sent::new(claim, set.size()));
+        let mut answers = set.acquire(claim, &keys, &sent, guess, limit);
         let mut tally = Tally::of(set.size(), guess);
         while tally.verdict().is_none()
             && let Some((at, vote)) = answers.next().await
@@ -100,12 +103,12 @@ impl RedlockLock {
                     let lacking = tally.lacking(token).filter(|_| noted);
                     tokens.note(set, claim, &keys, token, lacking, answers);
                     let hold = self.polling.hold(claim.name());
-                    let lease = RedlockLease::new(Arc::clone(&self.shared), claim.clone(), keys, token, hold);
+                    let lease = RedlockLease::new(Arc::clone(&self.shared), claim.clone(), keys, token, sent, hold);
                     Ok(Came::To(Attempt::Granted(Grant::new(claim, lease, sent_at, token).with_margin(MARGIN))))
                 }
                 Err(e) => {
                     drop(answers);
-                    self.give_up(claim, &keys).await?;
+                    self.give_up(claim, &keys, &sent).await?;
                     Err(e)
                 }
             };
@@ -120,7 +123,7 @@ impl RedlockLock {
         let uncounted = answers.left() > 0 || claim.is_unanswered();
         drop(answers);
         if !matches!(obstacle, Obstacle::Dead) && (tally.left_something() || uncounted) {
-            self.give_up(claim, &keys).await?;
+            self.give_up(claim, &keys, &sent).await?;
         } else if !matches!(obstacle, Obstacle::Dead) {
             // Nothing is left of it. The next id was never sent, so a number may go along with it.
             claim.next_attempt_undone()?;
@@ -164,21 +167,22 @@ impl RedlockLock {
     }
 
     /// Undoes this attempt on all nodes. Whatever comes next has a new id.
-    async fn give_up(&self, claim: &Claim, keys: &Arc<NameKeys>) -> Result<()> {
-        match self.undo(claim, keys).await {
+    async fn give_up(&self, claim: &Claim, keys: &Arc<NameKeys>, sent: &Arc<Sent>) -> Result<()> {
+        match self.undo(claim, keys, Arriving::after_attempt(claim, sent)).await {
             Ok(()) => claim.next_attempt_undone()?,
             Err(_) => claim.next_attempt()?,
         };
         Ok(())
     }
 
-    /// Frees on all nodes what the claim holds, and makes its id dead while an answer is owed.
+    /// Frees on all nodes what the claim holds, and makes its id dead where an answer is owed.
     ///
-    /// A majority is enough for the lock: since the id is dead there, it can never be held again.
+    /// A majority is enough for the lock: since nothing of it can arrive there any more, or the id is dead, it can never be
+    /// held again.
     /// Who did not answer is asked again in the background, for as long as it may have a part.
-    async fn undo(&self, claim: &Claim, keys: &Arc<NameKeys>) -> Result<()> {
+    async fn undo(&self, claim: &Claim, keys: &Arc<NameKeys>, arriving: Arriving) -> Result<()> {
         let set = &self.shared.set;
-        let mut answers = set.free(claim, keys, claim.server_ttl(), claim.is_unanswered());
+        let mut answers = set.free(claim, keys, claim.server_ttl(), arriving);
         let mut done = 0;
         let mut grace = None;
         while let Some((_, answer)) = match grace {
@@ -261,7 +265,8 @@ impl DistributedLock for RedlockLock {
             return Ok(());
         }
         here()?;
-        self.undo(claim, &Arc::new(self.shared.set.keys.of(claim.name()))).await
+        let keys = Arc::new(self.shared.set.keys.of(claim.name()));
+        self.undo(claim, &keys, Arriving::Anywhere(claim.is_unanswered())).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<HolderInfo>> {

@@ -1,12 +1,13 @@
 //! Where things lie on each node: the layout, whose version is in the node's record.
 
 use fencelock_core::LockName;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Change it with anything below.
-pub(crate) const LAYOUT: &str = "redlock-1";
-/// Under this id a lock stays closed after a forced release: no claim has it.
+pub(crate) const LAYOUT: &str = "redlock-2";
+/// What is in the place of a hold, and told for its id, where a lock stays closed after a forced release: no claim has it.
 pub(crate) const CLOSED: &str = "-";
 /// Many, so that unrelated names seldom propose against each other.
 pub(crate) const SHARDS: u32 = 65_536;
@@ -20,12 +21,10 @@ pub(crate) struct Keys {
 #[derive(Clone, Debug)]
 pub(crate) struct NameKeys {
     pub(crate) shard: u32,
+    /// And the channel on which a release is told.
     pub(crate) lock: String,
-    pub(crate) fence: String,
-    /// The channel on which a release is told.
-    pub(crate) channel: String,
-    /// What a void id's key begins with.
-    void: String,
+    /// So many of its bytes all keys of the shard begin with.
+    tag: usize,
 }
 
 impl Keys {
@@ -35,22 +34,25 @@ impl Keys {
 
     pub(crate) fn of(&self, name: &LockName) -> NameKeys {
         let shard = shard(name);
-        let prefix = &self.prefix;
-        NameKeys {
-            shard,
-            lock: self.lock(name),
-            fence: self.fence(shard),
-            channel: format!("{prefix}:{{{shard}}}:free:{name}"),
-            void: format!("{prefix}:{{{shard}}}:void:"),
-        }
+        let mut lock = String::with_capacity(self.prefix.len() + 16 + name.as_str().len());
+        // Into memory, which never fails.
+        let _ = write!(lock, "{}:{{{shard}}}:", self.prefix);
+        let tag = lock.len();
+        lock.extend(["lock:", name.as_str()]);
+        NameKeys { shard, lock, tag }
     }
 
     pub(crate) fn lock(&self, name: &LockName) -> String {
-        format!("{}:{{{}}}:lock:{name}", self.prefix, shard(name))
+        self.of(name).lock
     }
 
     pub(crate) fn fence(&self, shard: u32) -> String {
         format!("{}:{{{shard}}}:fence", self.prefix)
+    }
+
+    /// The channel on which everybody listens who waits: where nobody does, a release is told to nobody.
+    pub(crate) fn waiting(&self) -> String {
+        format!("{}:waiting", self.prefix)
     }
 
     /// The node's own record: layout, set, state.
@@ -73,8 +75,18 @@ impl Keys {
 }
 
 impl NameKeys {
-    pub(crate) fn void(&self, id: &str) -> String {
-        format!("{}{id}", self.void)
+    fn tag(&self) -> &str {
+        self.lock.get(..self.tag).unwrap_or_default()
+    }
+
+    /// The parts of the key of the shard's counter.
+    pub(crate) fn fence(&self) -> [&str; 2] {
+        [self.tag(), "fence"]
+    }
+
+    /// The parts of the key of a void id.
+    pub(crate) fn void<'a>(&'a self, id: &'a str) -> [&'a str; 3] {
+        [self.tag(), "void:", id]
     }
 }
 

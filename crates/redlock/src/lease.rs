@@ -3,6 +3,8 @@
 use crate::ask::here;
 use crate::engine::Shared;
 use crate::keys::NameKeys;
+use crate::questions::Arriving;
+use crate::sent::Sent;
 use async_trait::async_trait;
 use fencelock_core::group::Renewing;
 use fencelock_core::{
@@ -18,6 +20,7 @@ pub(crate) struct RedlockLease {
     claim: Claim,
     keys: Arc<NameKeys>,
     token: FencingToken,
+    sent: Arc<Sent>,
     /// The longest that the nodes were asked to keep it, in milliseconds.
     longest: AtomicU64,
     /// Wakes the first local waiter when the lease goes.
@@ -30,9 +33,10 @@ impl RedlockLease {
         claim: Claim,
         keys: Arc<NameKeys>,
         token: FencingToken,
+        sent: Arc<Sent>,
         hold: LocalHold,
     ) -> Self {
-        Self { shared, claim, keys, token, longest: AtomicU64::new(0), _hold: hold }
+        Self { shared, claim, keys, token, sent, longest: AtomicU64::new(0), _hold: hold }
     }
 
     fn told(&self, e: Error, operation: &'static str) -> Error {
@@ -72,7 +76,7 @@ impl Lease for RedlockLease {
         here().map_err(|e| self.told(e, "release"))?;
         let set = &self.shared.set;
         let longest = Duration::from_millis(self.longest.load(Ordering::SeqCst));
-        let mut answers = set.free(&self.claim, &self.keys, longest, self.claim.is_unanswered());
+        let mut answers = set.free(&self.claim, &self.keys, longest, Arriving::after_hold(&self.claim, &self.sent));
         let (mut freed, mut not_held) = (0, 0);
         while let Some((_, answer)) = answers.next().await {
             match answer {

@@ -21,6 +21,7 @@ mod questions;
 mod renewal;
 mod reseed;
 mod scripts;
+mod sent;
 mod set;
 mod tally;
 mod tokens;

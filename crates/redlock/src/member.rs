@@ -103,7 +103,8 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_votes_before_it_was_looked_at() {
-        let member = Member::new(Node::new(RedisConfig::standalone("h", 1), &crate::scripts::bundle(), || {}).unwrap());
+        let member =
+            Member::new(Node::new(RedisConfig::standalone("h", 1), &crate::scripts::bundle("waiting"), || {}).unwrap());
         assert!(member.votes().unwrap_err().settled && !member.is_known());
         member.learn(Facts::default(), None);
         assert!(member.votes().is_ok() && member.is_known());

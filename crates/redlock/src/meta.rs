@@ -94,7 +94,7 @@ mod tests {
             assert_eq!(Found::read(Some(&record.to_string())), Found::Record(record));
         }
         assert_eq!(Found::read(None), Found::Nothing);
-        for odd in ["1", "redlock-2 ready a 3", "redlock-1 ready a", "redlock-1 ready a 3 4", "redlock-1 gone a 3"] {
+        for odd in ["1", "redlock-1 ready a 3", "redlock-2 ready a", "redlock-2 ready a 3 4", "redlock-2 gone a 3"] {
             assert!(matches!(Found::read(Some(odd)), Found::Foreign(_)), "{odd}");
         }
     }

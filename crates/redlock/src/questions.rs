@@ -1,17 +1,18 @@
 //! What is asked of each node about a lock, typed.
 
-use crate::answers::Answers;
-use crate::ask::{Posting, millis};
+use crate::answers::{Answers, Question};
+use crate::ask::{Posting, millis, whole_millis};
 use crate::debts::Debt;
-use crate::keys::{CLOSED, NameKeys};
+use crate::keys::NameKeys;
 use crate::member::Member;
-use crate::scripts::{ACQUIRE, CONFIRM, FREE, PROPOSE};
+use crate::scripts::{ACQUIRE, CONFIRM, FREE, FREE_DEAD, PROPOSE};
+use crate::sent::Sent;
 use crate::set::{Set, lock};
 use crate::votes::{self, Forced, Renewed, Reply, Vote};
 use fencelock_core::group::Renewing;
-use fencelock_core::{Claim, FencingToken};
+use fencelock_core::{Claim, ClaimId, FencingToken};
 use fencelock_redis::redis::Value;
-use fencelock_redis::{NodeFailure, NodeWords, Posts};
+use fencelock_redis::{Leaving, NodeFailure, NodeWords, Posts, WordsOf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -21,48 +22,38 @@ const VOID: Duration = Duration::from_secs(60);
 
 impl Set {
     /// Sends one acquire to each node that votes, with a number to propose if there is one: nothing here sends it
-    /// again. The claim knows of each before it leaves. What has not left when the answers are dropped never does.
+    /// again. The claim knows of each before it leaves, and `sent` which is answered. What has not left when the answers are
+    /// dropped never does.
     pub(crate) fn acquire(
         &self,
         claim: &Claim,
         keys: &NameKeys,
+        sent: &Arc<Sent>,
         guess: Option<FencingToken>,
         limit: Duration,
     ) -> Answers<Vote> {
         let id = claim.id().to_string();
-        let void = keys.void(&id);
-        let (ttl, delay) = (millis(claim.server_ttl()), millis(claim.lock_delay()));
-        let guess = guess.map_or_else(String::new, |guess| guess.to_string());
-        let note = claim.note().map_or("", |note| note);
-        let words = NodeWords::new(
-            &[&keys.lock, &keys.fence, &void],
-            &[id.as_str(), &ttl, claim.holder(), note, &delay, &guess],
-        );
-        let requests: Vec<_> = self.members.iter().map(|_| Some(claim.request())).collect();
-        let (requests, set) = (Mutex::new(requests), Weak::clone(&self.itself));
-        let read = move |at: usize, outcome: Result<Value, NodeFailure>| {
-            let under_way = lock(&requests).get_mut(at).and_then(Option::take);
-            if let Some(under_way) = under_way
-                && outcome.as_ref().map_or_else(|failure| failure.settled, |_| true)
-            {
-                under_way.answered();
-            }
-            let vote = votes::vote(&outcome?)?;
-            if vote == Vote::Unseeded
-                && let Some(set) = set.upgrade()
-                && let Some(member) = set.members.get(at)
-            {
-                member.report_unseeded();
-            }
-            Ok(vote)
+        let (holder, note) = (claim.holder(), claim.note().map_or("", |note| note));
+        let (number, delay) = (guess.map_or(0, FencingToken::get), whole_millis(claim.lock_delay()));
+        let words = WordsOf::with_room(6, 3 * keys.lock.len() + holder.len() + note.len() + 160)
+            .key(&[&keys.lock])
+            .key(&keys.fence())
+            .key(&keys.void(&id))
+            .written(format_args!("{id} {number} {delay} {} {holder}{note}", holder.len()))
+            .written(format_args!("{}", whole_millis(claim.server_ttl())));
+        let words = match guess {
+            Some(guess) => words.written(format_args!("{guess}")),
+            None => words.arg(&[]),
         };
-        self.post(Posting { script: ACQUIRE, words, limit }, Member::votes, read).only_while_wanted()
+        let words = words.all();
+        let acquiring = Acquiring { sent: Arc::clone(sent), guess, set: Weak::clone(&self.itself) };
+        self.post(Posting { script: ACQUIRE, words, limit }, Member::votes, acquiring).only_while_wanted()
     }
 
     /// Proposes a token to each node, once: nothing here sends it again.
     pub(crate) fn propose(&self, id: &str, keys: &NameKeys, token: FencingToken, limit: Duration) -> Answers<Reply> {
-        let words = NodeWords::new(&[&keys.fence, &keys.lock], &[token.to_string().as_str(), id]);
-        let read = |_, outcome: Result<Value, NodeFailure>| votes::reply(&outcome?);
+        let words = NodeWords::new(&[&keys.fence().concat(), &keys.lock], &[token.to_string().as_str(), id]);
+        let read = |outcome: Result<Value, NodeFailure>| votes::reply(&outcome?);
         self.post(Posting { script: PROPOSE, words, limit }, Member::votes, read)
     }
 
@@ -89,27 +80,21 @@ impl Set {
         })
     }
 
-    /// Frees on each node what the claim holds, and makes the id dead there if `void`; true where it held.
-    /// `ttl` is the longest that a node may keep it. Who does not answer is asked again, after this.
-    pub(crate) fn free(&self, claim: &Claim, keys: &Arc<NameKeys>, ttl: Duration, void: bool) -> Answers<bool> {
-        let id = claim.id();
+    /// Frees on each node what the claim holds, and makes the id dead there where something of it may still arrive. True
+    /// where it held. `ttl` is the longest that a node may keep it. Who does not answer is asked again, after this.
+    pub(crate) fn free(&self, claim: &Claim, keys: &Arc<NameKeys>, ttl: Duration, arriving: Arriving) -> Answers<bool> {
         let longest = ttl.max(claim.server_ttl()).max(VOID);
-        let until = Instant::now() + longest;
-        let (text, void_for) = (id.to_string(), if void { millis(longest) } else { "0".to_owned() });
-        let words = NodeWords::new(&[&keys.lock, &keys.void(&text)], &[&text, &void_for, &keys.channel]);
-        let (keys, set) = (Arc::clone(keys), Weak::clone(&self.itself));
-        let read = move |place, outcome: Result<Value, NodeFailure>| match outcome {
-            Ok(answer) => Ok(answer == Value::Int(1)),
-            Err(failure) => {
-                if let (Some(set), false) = (set.upgrade(), failure.refused) {
-                    let id = id.to_string();
-                    let args = [id.clone(), millis(longest), keys.channel.clone()];
-                    let keys = [keys.lock.clone(), keys.void(&id)];
-                    set.owes(place, &id, Debt { keys, args, until });
-                }
-                Err(failure)
-            }
+        let freeing = Freeing {
+            id: claim.id(),
+            keys: Arc::clone(keys),
+            arriving,
+            dead_at: Mutex::default(),
+            longest,
+            until: Instant::now() + longest,
+            set: Weak::clone(&self.itself),
         };
+        let words = WordsOf::with_room(2, keys.lock.len() + 32).key(&[&keys.lock]);
+        let words = words.written(format_args!("{}", freeing.id)).all();
         // Where nothing was ever sent there is nothing to free.
         let was_sent = |member: &Member| match member.is_known() {
             true => Ok(()),
@@ -118,7 +103,7 @@ impl Set {
                 failure
             }),
         };
-        self.post(Posting { script: FREE, words, limit: self.config.request_timeout }, was_sent, read)
+        self.post(Posting { script: FREE, words, limit: self.config.request_timeout }, was_sent, freeing)
     }
 
     /// Who holds each node's part.
@@ -128,17 +113,17 @@ impl Set {
             let (at, scripts) = (at.clone(), Arc::clone(&self.scripts));
             async move {
                 member.votes()?;
-                member.node.run(&scripts.inspect, &at, &[CLOSED], limit).await
+                member.node.run(&scripts.inspect, &at, &[""; 0], limit).await
             }
         })
     }
 
     /// Ends the hold of each node's part, whoever has it.
     pub(crate) fn force(&self, keys: &NameKeys, only: &str) -> Answers<Forced> {
-        let at = [keys.lock.clone(), keys.fence.clone()];
-        let (channel, limit) = (keys.channel.clone(), self.config.request_timeout);
+        let at = [keys.lock.clone(), keys.fence().concat()];
+        let limit = self.config.request_timeout;
         self.ask(|_, member: Arc<Member>| {
-            let what = [channel.clone(), CLOSED.to_owned(), only.to_owned()];
+            let what = [only.to_owned()];
             let (at, scripts) = (at.clone(), Arc::clone(&self.scripts));
             async move {
                 member.votes()?;
@@ -148,12 +133,109 @@ impl Set {
     }
 }
 
+/// An acquire.
+struct Acquiring {
+    sent: Arc<Sent>,
+    guess: Option<FencingToken>,
+    set: Weak<Set>,
+}
+
+impl Question<Vote> for Acquiring {
+    fn read(&self, at: usize, outcome: Result<Value, NodeFailure>) -> Result<Vote, NodeFailure> {
+        let owed = self.sent.told(at, outcome.as_ref().map_or_else(|failure| failure.settled, |_| true));
+        if let (Some(debt), Some(set)) = (owed, self.set.upgrade()) {
+            set.owes(at, debt);
+        }
+        let vote = votes::vote(&outcome?, self.guess)?;
+        if vote == Vote::Unseeded
+            && let Some(set) = self.set.upgrade()
+            && let Some(member) = set.members.get(at)
+        {
+            member.report_unseeded();
+        }
+        Ok(vote)
+    }
+}
+
+/// What may still arrive of a claim whose part is freed.
+pub(crate) enum Arriving {
+    /// Of a hold, which a majority granted: where the answer is awaited that comes before that of the release, the id is made
+    /// dead only if it has not come by then. So a release costs a slow node no more than the others.
+    AfterHold(Arc<Sent>),
+    /// Of an attempt that failed.
+    AfterAttempt(Arc<Sent>),
+    /// At every node, or at none.
+    Anywhere(bool),
+}
+
+impl Arriving {
+    pub(crate) fn after_hold(claim: &Claim, sent: &Arc<Sent>) -> Self {
+        if sent.is_all_of(claim) { Self::AfterHold(Arc::clone(sent)) } else { Self::Anywhere(true) }
+    }
+
+    pub(crate) fn after_attempt(claim: &Claim, sent: &Arc<Sent>) -> Self {
+        if sent.is_all_of(claim) { Self::AfterAttempt(Arc::clone(sent)) } else { Self::Anywhere(true) }
+    }
+}
+
+/// A release, or an undo.
+struct Freeing {
+    id: ClaimId,
+    keys: Arc<NameKeys>,
+    arriving: Arriving,
+    /// The nodes that were asked to make the id dead.
+    dead_at: Mutex<Vec<usize>>,
+    longest: Duration,
+    /// By then what is left has run out.
+    until: Instant,
+    set: Weak<Set>,
+}
+
+impl Freeing {
+    /// What makes the id dead as well.
+    fn debt(&self) -> Debt {
+        let id = self.id.to_string();
+        let keys = [self.keys.lock.clone(), self.keys.void(&id).concat()];
+        Debt { keys, args: [id, millis(self.longest)], until: self.until }
+    }
+}
+
+impl Question<bool> for Freeing {
+    fn read(&self, at: usize, outcome: Result<Value, NodeFailure>) -> Result<bool, NodeFailure> {
+        let owed = match (&outcome, &self.arriving) {
+            (Err(failure), _) => (!failure.refused).then(|| self.debt()),
+            (Ok(_), Arriving::AfterHold(sent)) if sent.may_arrive(at) && !lock(&self.dead_at).contains(&at) => {
+                sent.owes_unless_answered(at, self.debt())
+            }
+            (Ok(_), _) => None,
+        };
+        if let (Some(debt), Some(set)) = (owed, self.set.upgrade()) {
+            set.owes(at, debt);
+        }
+        Ok(outcome? == Value::Int(1))
+    }
+
+    /// What was under way when it was asked for may have been answered since.
+    fn instead(&self, at: usize) -> Option<(usize, NodeWords)> {
+        let dies = match &self.arriving {
+            Arriving::AfterHold(sent) => sent.stays_unknown(at),
+            Arriving::AfterAttempt(sent) => sent.may_arrive(at),
+            Arriving::Anywhere(unanswered) => *unanswered,
+        };
+        dies.then(|| {
+            lock(&self.dead_at).push(at);
+            let Debt { keys, args, .. } = self.debt();
+            (FREE_DEAD, NodeWords::new(&keys, &args))
+        })
+    }
+}
+
 /// Whoever asks, and does not want to know.
 struct Nobody;
 
 impl Posts for Nobody {
-    fn leaves(&self, _: usize) -> bool {
-        true
+    fn leaves(&self, _: usize) -> Leaving {
+        Leaving::Posted
     }
 
     fn told(&self, _: usize, _: Result<Value, NodeFailure>) {}

@@ -39,7 +39,8 @@ impl Set {
         config.check()?;
         here()?;
         let nodes: Vec<_> = config.each().collect();
-        let (mut wrong, bundle) = (None, scripts::bundle());
+        let keys = Keys::new(&config.prefix);
+        let (mut wrong, bundle) = (None, scripts::bundle(&keys.waiting()));
         let set = Arc::new_cyclic(|itself: &Weak<Self>| {
             let member = |(at, config)| {
                 let set = Weak::clone(itself);
@@ -48,7 +49,7 @@ impl Set {
                 Some(Arc::new(Member::new(node)))
             };
             let members = nodes.into_iter().enumerate().filter_map(member).collect();
-            let (keys, scripts) = (Keys::new(&config.prefix), Arc::new(Scripts::new()));
+            let scripts = Arc::new(Scripts::new());
             let (record, judging, guarantees) = Default::default();
             Self { config, keys, scripts, members, itself: Weak::clone(itself), record, judging, guarantees }
         });

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// What one node answered an acquire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Vote {
-    /// The claim holds here; with the token that is noted with it, if any.
+    /// The claim holds here; with the token that is noted with it, if any. Where that is new the counter may have been smaller.
     Granted { counter: u64, token: Option<FencingToken> },
     /// Another has this node's part.
     Held(Part),
@@ -79,7 +79,13 @@ impl Vote {
     }
 }
 
-pub(crate) fn vote(value: &Value) -> Result<Vote, NodeFailure> {
+/// Of an acquire that brought `guess` along.
+pub(crate) fn vote(value: &Value, guess: Option<FencingToken>) -> Result<Vote, NodeFailure> {
+    if *value == Value::Int(1) {
+        // The counter was smaller, by how much is of no use to anyone.
+        let token = guess.ok_or_else(odd_answer)?;
+        return Ok(Vote::Granted { counter: token.get().saturating_sub(1), token: Some(token) });
+    }
     match parts(value)? {
         [Value::Int(1), counter, noted] => Ok(Vote::Granted { counter: number(counter)?, token: token(noted)? }),
         [Value::Int(0), counter, Value::Int(left), id, holder, noted] => Ok(Vote::Held(Part {

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{claim, client, engine, initialised, locks, until};
+use common::{claim, client, engine, forget_token, initialised, locks, until};
 use fencelock_core::{Attempt, DistributedLock as _, FencingToken, LossReason};
 use fencelock_lab::RedisNodes;
 use std::time::{Duration, Instant};
@@ -93,8 +93,7 @@ async fn the_hold_that_was_meant_is_known_by_its_claim_where_its_token_is_not_no
     let keys = nodes.nodes()[0].command(&["KEYS", "*:lock:*"]).unwrap();
     let key = keys.lines().find(|line| line.contains(":lock:")).unwrap();
     // Not before it is noted there, or it would be after this.
-    until("its token to forget", SLACK, || nodes.nodes()[0].command(&["HDEL", key, "token"]).unwrap() == ":1\r\n")
-        .await;
+    until("its token to forget", SLACK, || forget_token(&nodes, 0, key)).await;
     nodes.nodes_mut()[1].server_mut().kill();
     assert!(!other.force_release_if("a", FencingToken::new(guard.token().get() + 1)).await.unwrap());
     assert!(other.inspect("a").await.unwrap().is_some());

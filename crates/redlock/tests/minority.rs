@@ -133,8 +133,8 @@ async fn what_a_killed_attempt_leaves_is_waited_out_and_not_asked_for_all_the_ti
     let shard = xxhash_rust::xxh3::xxh3_64(b"a") % 65_536;
     let (key, left) = (format!("redlock:{{{shard}}}:lock:a"), Duration::from_secs(4));
     for node in nodes.nodes() {
-        node.command(&["HSET", &key, "id", "0123456789abcdef0123456789abcdef", "holder", "gone", "at", "0"]).unwrap();
-        node.command(&["PEXPIRE", &key, &left.as_millis().to_string()]).unwrap();
+        let hold = "00000000000000 0123456789abcdef0123456789abcdef 0 0 4 gone";
+        node.command(&["SET", &key, hold, "PX", &left.as_millis().to_string()]).unwrap();
     }
     let begun = Instant::now();
     assert!(client.try_acquire("a").await.unwrap().is_none());

@@ -47,8 +47,9 @@ fn raise(nodes: &RedisNodes, at: usize, name: &str, counter: &str) {
 /// The token that a node has noted with its part; empty where there is none.
 fn noted(nodes: &RedisNodes, at: usize, name: &str) -> String {
     let key = format!("redlock:{{{}}}:lock:{name}", shard(name));
-    let answer = nodes.nodes()[at].command(&["HGET", &key, "token"]).unwrap();
-    answer.lines().nth(1).unwrap_or_default().to_owned()
+    let answer = nodes.nodes()[at].command(&["GET", &key]).unwrap();
+    let token = answer.lines().nth(1).unwrap_or_default().split(' ').nth(2).unwrap_or_default();
+    if token == "0" { String::new() } else { token.to_owned() }
 }
 
 async fn nothing_left(nodes: &RedisNodes) {
@@ -59,9 +60,7 @@ async fn nothing_left(nodes: &RedisNodes) {
 fn others_part(nodes: &RedisNodes, at: usize, name: &str) -> String {
     let key = format!("redlock:{{{}}}:lock:{name}", shard(name));
     let node = &nodes.nodes()[at];
-    node.command(&["HSET", &key, "id", "0123456789abcdef0123456789abcdef", "holder", "x", "at", "0", "token", "9"])
-        .unwrap();
-    node.command(&["PEXPIRE", &key, "60000"]).unwrap();
+    node.command(&["SET", &key, "00000000000000 0123456789abcdef0123456789abcdef 9 0 1 x", "PX", "60000"]).unwrap();
     key
 }
 

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{client, initialised, locks, proxies, renewed, scripts, until};
+use common::{client, forget_token, has_token, initialised, locks, proxies, renewed, scripts, until};
 use fencelock_lab::{Mood, RedisNodes};
 use std::time::{Duration, Instant};
 
@@ -83,10 +83,9 @@ async fn a_node_that_missed_the_token_learns_it() {
     until("all have it", SLACK, || (0..3).all(|at| locks(&nodes, at) == 1)).await;
     let keys = nodes.nodes()[2].command(&["KEYS", "*:lock:a"]).unwrap();
     let key = keys.lines().nth(2).unwrap();
-    let third = |command: &str| nodes.nodes()[2].command(&[command, key, "token"]).unwrap().starts_with(":1");
     // Not before it is noted there, or it would be after this.
-    until("its token to forget", SLACK, || third("HDEL")).await;
-    until("it has learned it", SLACK, || third("HEXISTS")).await;
+    until("its token to forget", SLACK, || forget_token(&nodes, 2, key)).await;
+    until("it has learned it", SLACK, || has_token(&nodes, 2, key)).await;
     nodes.nodes()[0].server().stop();
     // One may have been under way.
     renewed([&guard]).await;

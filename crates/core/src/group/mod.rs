@@ -10,7 +10,7 @@ mod renewals;
 pub use renewals::{Renewals, Renewed, Renewing, RenewsTogether};
 
 use crate::sync::lock;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
@@ -111,13 +111,13 @@ struct Lane<T: Together> {
     since: Option<Instant>,
     /// The last of them to come back took long.
     was_slow: bool,
-    /// In the order in which they came.
-    waiting: BTreeMap<u64, Asking<T>>,
+    /// In the order in which they came, and so in that of their numbers.
+    waiting: VecDeque<(u64, Asking<T>)>,
 }
 
 impl<T: Together> Default for Lane<T> {
     fn default() -> Self {
-        Self { trips: 0, carried: 0, since: None, was_slow: false, waiting: BTreeMap::new() }
+        Self { trips: 0, carried: 0, since: None, was_slow: false, waiting: VecDeque::new() }
     }
 }
 
@@ -205,7 +205,7 @@ impl<T: Together> Group<T> {
         lanes.next += 1;
         let number = lanes.next;
         let lane = lanes.by_key.entry(key).or_default();
-        lane.waiting.insert(number, asking);
+        lane.waiting.push_back((number, asking));
         let departs = lane.lets(lane.trips, &self.0.sends);
         lane.trips += usize::from(departs);
         drop(lanes);
@@ -252,7 +252,7 @@ impl<T: Together> Group<T> {
         let most = self.0.sends.most().max(1);
         let mut gathered = Vec::with_capacity(lane.waiting.len().min(most));
         while gathered.len() < most
-            && let Some((_, mut asking)) = lane.waiting.pop_first()
+            && let Some((_, mut asking)) = lane.waiting.pop_front()
         {
             let leaves = self.0.sends.leaves(&mut asking.asked, now);
             if leaves { &mut gathered } else { &mut over }.push(asking);
@@ -320,7 +320,7 @@ impl<T: Together> Drop for Trip<T> {
         lane.carried = lane.carried.saturating_sub(self.carries);
         lanes.ended(self.key);
         drop(lanes);
-        left_behind.into_values().for_each(Asking::never_left);
+        left_behind.into_iter().for_each(|(_, asking)| asking.never_left());
     }
 }
 
@@ -352,7 +352,10 @@ impl<T: Together> Ticket<'_, T> {
     /// True if it had not left, and now never will.
     fn take_back(&self) -> bool {
         let mut lanes = lock(&self.group.0.lanes);
-        let taken = lanes.by_key.get_mut(&self.key).and_then(|lane| lane.waiting.remove(&self.number));
+        let taken = lanes.by_key.get_mut(&self.key).and_then(|lane| {
+            let at = lane.waiting.binary_search_by_key(&self.number, |(number, _)| *number).ok()?;
+            lane.waiting.remove(at)
+        });
         drop(lanes);
         taken.is_some()
     }

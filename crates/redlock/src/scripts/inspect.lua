@@ -1,10 +1,11 @@
 -- Who holds this node's part of the lock.
--- KEYS: lock.  ARGV: the id that no claim has.
+-- KEYS: lock.
 -- Answers {} if nobody, {ms left} for a key of another program, or {ms left, id, token or '', holder, note, ms held}.
-local held = redis.pcall('hmget', KEYS[1], 'id', 'token', 'holder', 'note', 'at')
+local held = redis.pcall('get', KEYS[1])
 local left = redis.call('pttl', KEYS[1])
-if left == -2 or held[1] == ARGV[1] then return {} end
-if held.err or not held[1] then return {left} end
+if left == -2 or held == '-' then return {} end
+--READ--
+local hold = read(held)
+if not hold then return {left} end
 local now = redis.call('time')
-return {left, held[1], held[2] or '', held[3] or '', held[4] or '',
-    now[1] * 1000 + math.floor(now[2] / 1000) - (tonumber(held[5]) or 0)}
+return {left, hold.id, hold.token, hold.holder, hold.note, now[1] * 1000 + math.floor(now[2] / 1000) - hold.at}

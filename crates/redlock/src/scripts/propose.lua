@@ -4,10 +4,14 @@
 -- counter is not smaller (equal is a refusal: that token may be another's), or {-2} where there is none.
 local counter = redis.call('get', KEYS[1])
 if not counter then return {-2} end
-local held = redis.pcall('hmget', KEYS[2], 'id', 'token')
-local holds = held[1] == ARGV[2] and 1 or 0
-if tonumber(counter) >= tonumber(ARGV[1]) then return {0, counter, holds} end
+local held = redis.pcall('get', KEYS[2])
+local holds = type(held) == 'string' and held:sub(16, 48) == ARGV[2] .. ' '
+if tonumber(counter) >= tonumber(ARGV[1]) then return {0, counter, holds and 1 or 0} end
 redis.call('set', KEYS[1], ARGV[1])
+local before, token, rest = nil, nil, nil
+if holds then before, token, rest = held:match('^(%d+ %x+ )(%d+)( .*)$') end
 -- A late copy must not bring an older token back.
-if holds == 1 and tonumber(held[2] or 0) < tonumber(ARGV[1]) then redis.call('hset', KEYS[2], 'token', ARGV[1]) end
-return {1, counter, holds}
+if token and tonumber(token) < tonumber(ARGV[1]) then
+    redis.call('set', KEYS[2], before .. ARGV[1] .. rest, 'KEEPTTL')
+end
+return {1, counter, holds and 1 or 0}

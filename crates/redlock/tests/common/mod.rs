@@ -49,6 +49,25 @@ pub(crate) fn locks(nodes: &RedisNodes, at: usize) -> usize {
     answer.lines().filter(|line| line.contains(":lock:")).count()
 }
 
+/// Puts a node's hold in other words, with what is left of its time: the pattern's first match becomes `by`. True if there was one.
+pub(crate) fn change_hold(nodes: &RedisNodes, at: usize, key: &str, pattern: &str, by: &str) -> bool {
+    let script = "local held, times = (redis.call('get', KEYS[1]) or ''):gsub(ARGV[1], ARGV[2], 1)
+        if times > 0 then redis.call('set', KEYS[1], held, 'KEEPTTL') end
+        return times";
+    nodes.nodes()[at].command(&["EVAL", script, "1", key, pattern, by]).unwrap() == ":1\r\n"
+}
+
+/// Makes a node forget the token of its hold, if it has noted one.
+pub(crate) fn forget_token(nodes: &RedisNodes, at: usize, key: &str) -> bool {
+    change_hold(nodes, at, key, "^(%d+ %x+) [1-9]%d* ", "%1 0 ")
+}
+
+/// Whether a node has noted a token with its hold.
+pub(crate) fn has_token(nodes: &RedisNodes, at: usize, key: &str) -> bool {
+    let hold = nodes.nodes()[at].command(&["GET", key]).unwrap();
+    hold.split(' ').nth(2).is_some_and(|token| token != "0")
+}
+
 /// Looks every few milliseconds, at most for `limit`.
 pub(crate) async fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();

@@ -114,9 +114,9 @@ fn part(answer: &redis::Value, at: usize) -> Option<i64> {
     }
 }
 
-/// Whether it begins with 1.
+/// Whether it is or begins with 1.
 fn is_yes(answer: &redis::Value) -> bool {
-    part(answer, 0) == Some(1)
+    *answer == redis::Value::Int(1) || part(answer, 0) == Some(1)
 }
 
 #[async_trait]
@@ -131,13 +131,15 @@ impl Task for Floored {
         let ttl = TTL.as_millis().to_string();
         let guess = self.known.map(|known| known + 1);
         let number = guess.map_or_else(String::new, |guess| guess.to_string());
-        let args = [&self.id, ttl.as_str(), "bench:1", "", "0", number.as_str()];
+        let keeps = format!("{} {} 0 7 bench:1", self.id, guess.unwrap_or_default());
+        let args = [keeps.as_str(), ttl.as_str(), number.as_str()];
         let keys = [&self.lock, fence.as_str(), void.as_str()];
         let (granted, others) = self.all(|scripts| &scripts.acquire, &keys, &args, is_yes).await?;
         let told = granted.iter().chain(&others).filter_map(|answer| part(answer, 1));
         self.known = told.chain(guess).chain(self.known).max();
         let (false, Some(newest)) = (granted.is_empty(), self.known) else { return Ok(false) };
-        if guess.is_some() && granted.iter().all(|answer| part(answer, 2) == guess) {
+        // Where that was accepted the answer is 1 alone.
+        if guess.is_some() && granted.iter().all(|answer| *answer == redis::Value::Int(1)) {
             return Ok(true);
         }
         let token = newest + 1;
@@ -149,9 +151,7 @@ impl Task for Floored {
     }
 
     async fn release(&mut self) -> Result<()> {
-        let void = format!("{}void:{}", self.tag, self.id);
-        let channel = format!("{}free", self.tag);
-        self.all(|scripts| &scripts.free, &[&self.lock, &void], &[&self.id, "0", &channel], |_| true).await?;
+        self.all(|scripts| &scripts.free, &[&self.lock], &[&self.id], |_| true).await?;
         Ok(())
     }
 }

@@ -4,8 +4,9 @@
 -- counter is not smaller (equal is a refusal: that token may be another's), or {-2} where there is none.
 local counter = redis.call('get', KEYS[1])
 if not counter then return {-2} end
-local holds = redis.pcall('hget', KEYS[2], 'id') == ARGV[2] and 1 or 0
-if tonumber(counter) >= tonumber(ARGV[1]) then return {0, counter, holds} end
+local held = redis.pcall('get', KEYS[2])
+local holds = type(held) == 'string' and held:sub(16, 48) == ARGV[2] .. ' '
+if tonumber(counter) >= tonumber(ARGV[1]) then return {0, counter, holds and 1 or 0} end
 redis.call('set', KEYS[1], ARGV[1])
-if holds == 1 then redis.call('hset', KEYS[2], 'token', ARGV[1]) end
-return {1, counter, holds}
+if holds then redis.call('set', KEYS[2], held:sub(1, 48) .. ARGV[1] .. held:match('^%d+ %x+ %d+( .*)$'), 'KEEPTTL') end
+return {1, counter, holds and 1 or 0}
