@@ -288,7 +288,7 @@ impl Together for Sender {
 }
 
 /// What takes memory first: once a script has written, Redis does not look any more whether there is some. But of
-/// requests for one lock none overtakes another, as an acquire would the release that it follows.
+/// requests for one lock none of another verb overtakes another, as an acquire would the release that it follows.
 fn in_order(gathered: &mut [Asking<Sender>], manner: Manner) {
     if gathered.is_sorted_by_key(|asking| asking.asked.verb) {
         return;

@@ -123,7 +123,7 @@ impl Raw {
         let args = [keeps, "30000".into(), number];
         self.all(&self.acquire, &[lock.clone(), fence.clone(), void], &args).await;
         if !along {
-            self.all(&self.propose, &[fence, lock.clone()], &[token.to_string(), id.clone()]).await;
+            self.all(&self.propose, &[lock.clone(), fence], &[token.to_string(), id.clone()]).await;
         }
         self.all(&self.free, &[lock], &[id]).await;
     }

@@ -33,13 +33,17 @@ impl Hints for Ears {
             let (member, waiting, channel, told) = (Arc::clone(member), waiting.clone(), channel.clone(), told.clone());
             tasks.spawn(async move {
                 let both = tokio::join!(member.node.listen(&waiting), member.node.listen(&channel));
-                let (Ok(_waits), Ok(mut ear)) = both else {
+                let (Ok(mut waits), Ok(mut ear)) = both else {
                     let _ = told.send(Said::Deaf);
                     return;
                 };
                 let _ = told.send(Said::Listening);
                 loop {
-                    ear.heard().await;
+                    // Where either was not listened to for some time, something may have been missed.
+                    tokio::select! {
+                        () = ear.heard() => {}
+                        () = waits.heard() => {}
+                    }
                     if told.send(Said::Freed).is_err() {
                         return;
                     }

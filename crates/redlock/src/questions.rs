@@ -52,7 +52,7 @@ impl Set {
 
     /// Proposes a token to each node, once: nothing here sends it again.
     pub(crate) fn propose(&self, id: &str, keys: &NameKeys, token: FencingToken, limit: Duration) -> Answers<Reply> {
-        let words = NodeWords::new(&[&keys.fence().concat(), &keys.lock], &[token.to_string().as_str(), id]);
+        let words = NodeWords::new(&[&keys.lock, &keys.fence().concat()], &[token.to_string().as_str(), id]);
         let read = |outcome: Result<Value, NodeFailure>| votes::reply(&outcome?);
         self.post(Posting { script: PROPOSE, words, limit }, Member::votes, read)
     }
@@ -88,7 +88,7 @@ impl Set {
             id: claim.id(),
             keys: Arc::clone(keys),
             arriving,
-            dead_at: Mutex::default(),
+            alive_at: Mutex::default(),
             longest,
             until: Instant::now() + longest,
             set: Weak::clone(&self.itself),
@@ -159,8 +159,9 @@ impl Question<Vote> for Acquiring {
 
 /// What may still arrive of a claim whose part is freed.
 pub(crate) enum Arriving {
-    /// Of a hold, which a majority granted: where the answer is awaited that comes before that of the release, the id is made
-    /// dead only if it has not come by then. So a release costs a slow node no more than the others.
+    /// Of a hold, which a majority granted: where its answer is awaited, it mostly comes before that of the release. The id is
+    /// made dead only where it then does not come, or the release found nothing, as where it was first. So a release costs a slow
+    /// node no more than the others.
     AfterHold(Arc<Sent>),
     /// Of an attempt that failed.
     AfterAttempt(Arc<Sent>),
@@ -183,8 +184,8 @@ struct Freeing {
     id: ClaimId,
     keys: Arc<NameKeys>,
     arriving: Arriving,
-    /// The nodes that were asked to make the id dead.
-    dead_at: Mutex<Vec<usize>>,
+    /// The nodes that were not asked to make the id dead, and had not answered the acquire.
+    alive_at: Mutex<Vec<usize>>,
     longest: Duration,
     /// By then what is left has run out.
     until: Instant,
@@ -202,28 +203,35 @@ impl Freeing {
 
 impl Question<bool> for Freeing {
     fn read(&self, at: usize, outcome: Result<Value, NodeFailure>) -> Result<bool, NodeFailure> {
+        let freed = outcome.as_ref().is_ok_and(|answer| *answer == Value::Int(1));
         let owed = match (&outcome, &self.arriving) {
             (Err(failure), _) => (!failure.refused).then(|| self.debt()),
-            (Ok(_), Arriving::AfterHold(sent)) if sent.may_arrive(at) && !lock(&self.dead_at).contains(&at) => {
-                sent.owes_unless_answered(at, self.debt())
+            (Ok(_), Arriving::AfterHold(sent)) if lock(&self.alive_at).contains(&at) => {
+                // Two calls may be under way, and a call that loads its script first is sent twice.
+                if freed { sent.owes_unless_answered(at, self.debt()) } else { Some(self.debt()) }
             }
             (Ok(_), _) => None,
         };
         if let (Some(debt), Some(set)) = (owed, self.set.upgrade()) {
             set.owes(at, debt);
         }
-        Ok(outcome? == Value::Int(1))
+        outcome.map(|_| freed)
     }
 
     /// What was under way when it was asked for may have been answered since.
     fn instead(&self, at: usize) -> Option<(usize, NodeWords)> {
         let dies = match &self.arriving {
-            Arriving::AfterHold(sent) => sent.stays_unknown(at),
+            Arriving::AfterHold(sent) => {
+                let dies = sent.stays_unknown(at);
+                if !dies && sent.may_arrive(at) {
+                    lock(&self.alive_at).push(at);
+                }
+                dies
+            }
             Arriving::AfterAttempt(sent) => sent.may_arrive(at),
             Arriving::Anywhere(unanswered) => *unanswered,
         };
         dies.then(|| {
-            lock(&self.dead_at).push(at);
             let Debt { keys, args, .. } = self.debt();
             (FREE_DEAD, NodeWords::new(&keys, &args))
         })

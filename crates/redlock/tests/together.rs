@@ -118,3 +118,49 @@ async fn who_goes_while_others_stay_leaves_nothing() {
     drained(&client).await;
     until("nothing is left on any node", SLACK, || parts(&nodes).into_iter().all(|parts| parts == 0)).await;
 }
+
+/// Two acquires that leave together with a script that a slow node does not know are sent there twice, and the releases in
+/// between: nothing is left there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_is_first_at_a_slow_node_leaves_nothing() {
+    let nodes = initialised(RedisNodes::start(3).unwrap()).await;
+    let (proxies, addresses) = proxies(&nodes);
+    let client = client(&addresses).await;
+    // So the single scripts are known everywhere, and the one for many nowhere.
+    for name in ["lock 0", "lock 1"] {
+        client.named(name).acquire().await.unwrap().release().await.unwrap();
+    }
+    drained(&client).await;
+    until("nothing is left of it", SLACK, || parts(&nodes) == [0, 0, 0]).await;
+    proxies[2].set(Mood::DelayReplies(Duration::from_millis(150)));
+    for guard in try_all(&client, &names(2)).await {
+        guard.unwrap().unwrap().release().await.unwrap();
+    }
+    // The parts come and go there, long before their ttl.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    proxies[2].set(Mood::Honest);
+    until("nothing is left", SLACK, || parts(&nodes) == [0, 0, 0]).await;
+    drained(&client).await;
+}
+
+/// Who may not delete frees nothing, alone or with others: a release says so, and does not claim it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_node_refuses_to_free_is_not_freed() {
+    let nodes = initialised(RedisNodes::start(3).unwrap()).await;
+    let client = client(&nodes.addresses()).await;
+    let names = names(20);
+    let mut guards = Vec::new();
+    for outcome in try_all(&client, &names).await {
+        guards.push(outcome.unwrap().unwrap());
+    }
+    until("all have them", SLACK, || parts(&nodes) == [20, 20, 20]).await;
+    for node in nodes.nodes() {
+        assert!(node.command(&["ACL", "SETUSER", "default", "-del"]).unwrap().starts_with("+OK"));
+    }
+    let mut releases = JoinSet::new();
+    guards.into_iter().for_each(|guard| drop(releases.spawn(guard.release())));
+    let outcomes = releases.join_all().await;
+    assert_eq!(parts(&nodes), [20, 20, 20]);
+    let claimed = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    assert_eq!(claimed, 0, "of 20 releases that freed nothing, {claimed} say that they did");
+}

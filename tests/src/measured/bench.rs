@@ -51,7 +51,10 @@ enum Line {
 
 #[derive(Debug)]
 pub(super) struct Bench {
+    /// The run of all engines.
     pub(super) run: Run,
+    /// Those of some, after it.
+    pub(super) later: Vec<Run>,
     pub(super) rows: Vec<Row>,
     pub(super) budgets: Vec<Budget>,
     pub(super) peers: Vec<Peer>,
@@ -68,8 +71,9 @@ impl Bench {
                 Line::Peer(peer) => peers.push(peer),
             }
         }
-        let run = runs.pop().ok_or("no line says how it was measured")?;
-        Ok(Self { run, rows, budgets, peers })
+        let (mut whole, later): (Vec<_>, Vec<_>) = runs.into_iter().partition(|run: &Run| run.engines.is_empty());
+        let run = whole.pop().ok_or("no line says how it was measured")?;
+        Ok(Self { run, later, rows, budgets, peers })
     }
 
     /// On one processor.
@@ -79,18 +83,16 @@ impl Bench {
     }
 }
 
-/// What the benchmark wrote, without what does not apply and the digits that say nothing.
-pub(super) fn taken(rows: &str, date: &str, note: &str) -> Result<String> {
+/// What the benchmark wrote, without what does not apply and the digits that say nothing. A run of some engines
+/// takes the place of what was kept of these `before`: a ratio is to what ran beside it.
+pub(super) fn taken(rows: &str, date: &str, note: &str, before: &str) -> Result<String> {
     let mut lines = values(rows)?;
     let is_how = |line: &Value| line.get("kind").and_then(Value::as_str) == Some("how");
     let how = lines.iter().position(is_how).ok_or("no line of the kind `how`: it was measured by an older version")?;
     let how = lines.remove(how);
     let quick = if how.get("quick").and_then(Value::as_bool) == Some(true) { " -- --quick" } else { "" };
-    let command = format!("cargo run --release -p fencelock-bench{quick}");
-    let mut kept = vec![serde_json::to_value(Run::here(date, command, note))?];
-    if let Some(run) = kept.first_mut().and_then(Value::as_object_mut) {
-        run.insert("kind".to_owned(), "run".into());
-    }
+    let mut run = Run::here(date, format!("cargo run --release -p fencelock-bench{quick}"), note);
+    let mut rest = Vec::with_capacity(lines.len());
     for mut line in lines {
         let plain = is_plain(&line);
         let Some(fields) = line.as_object_mut() else { return Err("a line is no object".into()) };
@@ -104,14 +106,74 @@ pub(super) fn taken(rows: &str, date: &str, note: &str) -> Result<String> {
         if plain {
             fields.insert("kind".to_owned(), "row".into());
         }
-        kept.push(line);
+        rest.push(line);
     }
+    let has = |engine: &str| rest.iter().any(|line| of(line) == Some(engine));
+    let mut kept = Vec::new();
+    if !ENGINES.into_iter().all(has) {
+        run.engines = ENGINES.into_iter().filter(|engine| has(engine)).map(str::to_owned).collect();
+        kept = others(before, &run.engines)?;
+    }
+    let mut run = serde_json::to_value(run)?;
+    if let Some(run) = run.as_object_mut() {
+        run.insert("kind".to_owned(), "run".into());
+    }
+    kept.push(run);
+    kept.append(&mut rest);
     let text = written(&kept)?;
     let bench = Bench::read(&text)?;
     for engine in ENGINES {
         if bench.row("one task", engine, "ours").is_none() {
-            return Err(format!("{engine} was not measured: only a run of all engines is kept").into());
+            return Err(format!("{engine} was not measured").into());
         }
     }
     Ok(text)
+}
+
+/// The engine that a line is about.
+fn of(line: &Value) -> Option<&str> {
+    line.get("engine").and_then(Value::as_str)
+}
+
+/// What is kept, without what is about these engines.
+fn others(before: &str, engines: &[String]) -> Result<Vec<Value>> {
+    let mut kept = values(before)?;
+    kept.retain(|line| !of(line).is_some_and(|engine| engines.iter().any(|one| one == engine)));
+    for line in &mut kept {
+        if let Some(measured) = line.get_mut("engines").and_then(Value::as_array_mut) {
+            measured.retain(|engine| !engines.iter().any(|one| engine == one));
+        }
+    }
+    // A run of which nothing is left.
+    kept.retain(|line| line.get("engines").and_then(Value::as_array).is_none_or(|engines| !engines.is_empty()));
+    Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(engines: &[&str], rate: f64) -> String {
+        let row = |engine| {
+            format!(
+                r#"{{"case":"one task","engine":"{engine}","who":"ours","ops_per_s":{rate},"rounds":9,"pinned":true}}"#
+            )
+        };
+        let rows: Vec<_> = engines.iter().map(row).collect();
+        format!("{{\"kind\":\"how\"}}\n{}\n", rows.join("\n"))
+    }
+
+    #[test]
+    fn a_run_of_some_takes_the_place_of_theirs() {
+        let whole = taken(&rows(&ENGINES, 1.0), "2026-01-01", "", "").unwrap();
+        let once = taken(&rows(&["redis", "etcd"], 2.0), "2026-01-02", "", &whole).unwrap();
+        let twice = taken(&rows(&["etcd"], 3.0), "2026-01-03", "", &once).unwrap();
+        let bench = Bench::read(&twice).unwrap();
+        let rates = ["mysql", "redis", "etcd"].map(|engine| bench.row("one task", engine, "ours").unwrap().ops_per_s);
+        assert_eq!(rates, [Some(1.0), Some(2.0), Some(3.0)]);
+        assert_eq!((bench.run.date.as_str(), bench.rows.len()), ("2026-01-01", ENGINES.len()));
+        let later: Vec<_> = bench.later.iter().map(|run| (run.date.as_str(), run.engines.join(" "))).collect();
+        assert_eq!(later, [("2026-01-02", "redis".to_owned()), ("2026-01-03", "etcd".to_owned())]);
+        assert!(taken(&rows(&["etcd"], 3.0), "2026-01-03", "", "").is_err(), "the others were never measured");
+    }
 }

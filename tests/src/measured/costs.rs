@@ -2,6 +2,7 @@
 
 use super::Result;
 use super::bench::{Bench, Budget, ENGINES, Row};
+use super::lines::Run;
 use super::words::{engine as title, wrapped};
 use std::fmt::Write;
 
@@ -12,8 +13,13 @@ const HANDS_OVER: f64 = 0.5;
 
 pub(super) fn text(bench: &Bench) -> Result<String> {
     let ours = bench.row("one task", "redis", "ours").ok_or("Redis was not measured")?;
+    let later = |run: &Run| {
+        let engines: Vec<_> = run.engines.iter().map(|engine| title(engine)).collect();
+        format!(" ({} on {})", engines.join(", "), run.told())
+    };
+    let later: String = bench.later.iter().map(later).collect();
     let mut text = wrapped(&format!(
-        "Measured on {}, by `{}`: {} rounds, in which contenders take turns; client and server are pinned to one processor. \
+        "Measured on {}{later}, by `{}`: {} rounds, in which contenders take turns; client and server are pinned to one processor. \
          *Floor* is the fewest commands that do the same, with a token, sent raw one by one through the same client library. A \
          number is our rate as a multiple of the floor's, the median of the rounds; *noise* is the floor against itself. With 64 \
          tasks, what is ready together travels together. For one name the floor is one task that meets nobody; \\* marks where \
@@ -166,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_says_what_was_measured() {
-        let kept = taken(&rows(), "2026-01-01", "with nothing else to do").unwrap();
+        let kept = taken(&rows(), "2026-01-01", "with nothing else to do", "").unwrap();
         assert!(kept.contains("\"ratio_to_floor\":0.9123") && !kept.contains("null"), "{kept}");
         let said = text(&Bench::read(&kept).unwrap()).unwrap();
         for part in [
@@ -181,12 +187,12 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_some_engines_is_not_kept() {
+    fn a_run_of_some_engines_alone_is_not_kept() {
         let some: String =
             rows().lines().filter(|line| !line.contains("\"etcd\"")).map(|line| format!("{line}\n")).collect();
-        assert!(taken(&some, "2026-01-01", "").is_err());
+        assert!(taken(&some, "2026-01-01", "", "").is_err());
         let older: String =
             rows().lines().filter(|line| !line.contains("kind")).map(|line| format!("{line}\n")).collect();
-        assert!(taken(&older, "2026-01-01", "").is_err());
+        assert!(taken(&older, "2026-01-01", "", "").is_err());
     }
 }

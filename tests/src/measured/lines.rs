@@ -15,6 +15,9 @@ pub(super) struct Run {
     /// What else the machine did, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) note: String,
+    /// Of these alone, whose lines it has replaced; none if it was of all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) engines: Vec<String>,
 }
 
 impl Run {
@@ -22,7 +25,7 @@ impl Run {
     pub(super) fn here(date: &str, command: String, note: &str) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let system = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
-        Self { date: date.to_owned(), command, processors, system, note: note.to_owned() }
+        Self { date: date.to_owned(), command, processors, system, note: note.to_owned(), engines: Vec::new() }
     }
 
     /// `2026-11-30, on 2 processors, with nothing else to do`.

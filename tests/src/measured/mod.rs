@@ -78,7 +78,7 @@ pub fn keep_mixed(report: &Path, log: &Path, note: &str) -> Result<()> {
 ///
 /// When a file cannot be read or written, or the rows are not of all engines.
 pub fn keep_bench(rows: &Path, note: &str) -> Result<()> {
-    let lines = bench::taken(&read(rows)?, &date::of(rows)?, note)?;
+    let lines = bench::taken(&read(rows)?, &date::of(rows)?, note, &read(&kept("bench.jsonl")).unwrap_or_default())?;
     costs::text(&bench::Bench::read(&lines)?)?;
     Ok(std::fs::write(kept("bench.jsonl"), lines)?)
 }
