@@ -322,6 +322,12 @@ impl Claim {
         self.attempt.requests.any()
     }
 
+    /// How many requests were begun under this id.
+    #[must_use]
+    pub fn requests(&self) -> u32 {
+        self.attempt.requests.begun()
+    }
+
     /// Whether a request of this id is on its way.
     pub(crate) fn is_under_way(&self) -> bool {
         self.attempt.requests.in_flight()

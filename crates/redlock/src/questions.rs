@@ -6,11 +6,11 @@ use crate::debts::Debt;
 use crate::keys::NameKeys;
 use crate::member::Member;
 use crate::scripts::{ACQUIRE, CONFIRM, FREE, FREE_DEAD, PROPOSE};
-use crate::sent::Sent;
+use crate::sent::{Came, Sent};
 use crate::set::{Set, lock};
 use crate::votes::{self, Forced, Renewed, Reply, Vote};
 use fencelock_core::group::Renewing;
-use fencelock_core::{Claim, ClaimId, FencingToken};
+use fencelock_core::{Claim, ClaimId, ErrorKind, FencingToken};
 use fencelock_redis::redis::Value;
 use fencelock_redis::{Leaving, NodeFailure, NodeWords, Posts, WordsOf};
 use std::sync::{Arc, Mutex, Weak};
@@ -142,18 +142,23 @@ struct Acquiring {
 
 impl Question<Vote> for Acquiring {
     fn read(&self, at: usize, outcome: Result<Value, NodeFailure>) -> Result<Vote, NodeFailure> {
-        let owed = self.sent.told(at, outcome.as_ref().map_or_else(|failure| failure.settled, |_| true));
-        if let (Some(debt), Some(set)) = (owed, self.set.upgrade()) {
+        let vote = outcome.and_then(|answer| votes::vote(&answer, self.guess));
+        let came = match &vote {
+            Ok(Vote::Held(_) | Vote::Dead | Vote::Unseeded) => Came::ToNothing,
+            Err(failure) if !failure.settled => Came::Unanswered,
+            // It never left, or the node cannot serve anybody.
+            Err(failure) if failure.error.kind() == ErrorKind::Unavailable => Came::ToNothing,
+            // An answer that cannot be read may have been a yes.
+            Ok(Vote::Granted { .. }) | Err(_) => Came::Answered,
+        };
+        let (owed, set) = (self.sent.told(at, came), self.set.upgrade());
+        if let (Some(debt), Some(set)) = (owed, &set) {
             set.owes(at, debt);
         }
-        let vote = votes::vote(&outcome?, self.guess)?;
-        if vote == Vote::Unseeded
-            && let Some(set) = self.set.upgrade()
-            && let Some(member) = set.members.get(at)
-        {
+        if let (Ok(Vote::Unseeded), Some(member)) = (&vote, set.as_ref().and_then(|set| set.members.get(at))) {
             member.report_unseeded();
         }
-        Ok(vote)
+        vote
     }
 }
 
@@ -171,11 +176,15 @@ pub(crate) enum Arriving {
 
 impl Arriving {
     pub(crate) fn after_hold(claim: &Claim, sent: &Arc<Sent>) -> Self {
-        if sent.is_all_of(claim) { Self::AfterHold(Arc::clone(sent)) } else { Self::Anywhere(true) }
+        if Sent::is_all_of(claim) { Self::AfterHold(Arc::clone(sent)) } else { Self::Anywhere(claim.is_unanswered()) }
     }
 
     pub(crate) fn after_attempt(claim: &Claim, sent: &Arc<Sent>) -> Self {
-        if sent.is_all_of(claim) { Self::AfterAttempt(Arc::clone(sent)) } else { Self::Anywhere(true) }
+        if Sent::is_all_of(claim) {
+            Self::AfterAttempt(Arc::clone(sent))
+        } else {
+            Self::Anywhere(claim.is_unanswered())
+        }
     }
 }
 
@@ -205,10 +214,16 @@ impl Question<bool> for Freeing {
     fn read(&self, at: usize, outcome: Result<Value, NodeFailure>) -> Result<bool, NodeFailure> {
         let freed = outcome.as_ref().is_ok_and(|answer| *answer == Value::Int(1));
         let owed = match (&outcome, &self.arriving) {
-            (Err(failure), _) => (!failure.refused).then(|| self.debt()),
+            (Err(failure), _) if failure.refused => None,
+            (Err(_), Arriving::AfterHold(sent) | Arriving::AfterAttempt(sent))
+                if sent.came(at) == Some(Came::ToNothing) =>
+            {
+                None
+            }
+            (Err(_), _) => Some(self.debt()),
+            // Two calls may be under way, and a call that loads its script first is sent twice.
             (Ok(_), Arriving::AfterHold(sent)) if lock(&self.alive_at).contains(&at) => {
-                // Two calls may be under way, and a call that loads its script first is sent twice.
-                if freed { sent.owes_unless_answered(at, self.debt()) } else { Some(self.debt()) }
+                sent.asked_to_free(at, freed, self.debt())
             }
             (Ok(_), _) => None,
         };
@@ -222,13 +237,13 @@ impl Question<bool> for Freeing {
     fn instead(&self, at: usize) -> Option<(usize, NodeWords)> {
         let dies = match &self.arriving {
             Arriving::AfterHold(sent) => {
-                let dies = sent.stays_unknown(at);
-                if !dies && sent.may_arrive(at) {
+                let came = sent.came(at);
+                if came.is_none() {
                     lock(&self.alive_at).push(at);
                 }
-                dies
+                came == Some(Came::Unanswered)
             }
-            Arriving::AfterAttempt(sent) => sent.may_arrive(at),
+            Arriving::AfterAttempt(sent) => sent.came(at).is_none_or(|came| came == Came::Unanswered),
             Arriving::Anywhere(unanswered) => *unanswered,
         };
         dies.then(|| {

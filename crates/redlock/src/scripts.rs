@@ -58,3 +58,6 @@ impl Scripts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! Which nodes have answered the acquire of one attempt: where one has, nothing of it can arrive there any more.
+//! What became of the acquire of one attempt at each node: where it is over, nothing of it can arrive any more.
 
 use crate::debts::Debt;
 use crate::set::lock;
@@ -9,80 +9,90 @@ use std::sync::Mutex;
 pub(crate) struct Sent(Mutex<State>);
 
 struct State {
-    places: Vec<Place>,
+    places: Vec<Option<Came>>,
     /// What the claim knows of, for all nodes alike, until each has answered.
     request: Option<Request>,
-    /// What is owed by nodes that have freed what they had, should their answers not come.
-    owed: Vec<(usize, Debt)>,
+    owed: Vec<Owed>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    UnderWay,
-    /// Or it never left.
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    /// It was answered, and may have taken the node's part.
     Answered,
+    /// It took nothing, or never left.
+    ToNothing,
+    /// It may still arrive.
     Unanswered,
+}
+
+/// What a node owes that was asked to free its part before it had answered.
+struct Owed {
+    at: usize,
+    debt: Debt,
+    /// There was a part.
+    freed: bool,
+}
+
+impl Owed {
+    /// It is to pay: a part may come, or has come since.
+    fn is_due(&self, came: Came) -> bool {
+        match came {
+            Came::Unanswered => true,
+            // The release was first.
+            Came::Answered => !self.freed,
+            Came::ToNothing => false,
+        }
+    }
 }
 
 impl Sent {
     /// The claim knows of a request from here on.
     pub(crate) fn new(claim: &Claim, nodes: usize) -> Self {
-        Self(Mutex::new(State {
-            places: vec![Place::UnderWay; nodes],
-            request: Some(claim.request()),
-            owed: Vec::new(),
-        }))
+        Self(Mutex::new(State { places: vec![None; nodes], request: Some(claim.request()), owed: Vec::new() }))
     }
 
-    /// What came of the request to the node at `at`: it was answered or never left, if it is `settled`. The node owes what this
-    /// returns.
+    /// What came of the request to the node at `at`. The node owes what this returns.
     #[must_use]
-    pub(crate) fn told(&self, at: usize, settled: bool) -> Option<Debt> {
+    pub(crate) fn told(&self, at: usize, came: Came) -> Option<Debt> {
         let mut state = lock(&self.0);
         if let Some(place) = state.places.get_mut(at) {
-            *place = if settled { Place::Answered } else { Place::Unanswered };
+            *place = Some(came);
         }
-        if !state.places.contains(&Place::UnderWay)
+        if !state.places.contains(&None)
             && let Some(request) = state.request.take()
-            && !state.places.contains(&Place::Unanswered)
+            && !state.places.contains(&Some(Came::Unanswered))
         {
             request.answered();
         }
-        let owed = state.owed.iter().position(|(place, _)| *place == at)?;
-        Some(state.owed.swap_remove(owed).1).filter(|_| !settled)
+        let owed = state.owed.iter().position(|owed| owed.at == at)?;
+        let owed = state.owed.swap_remove(owed);
+        owed.is_due(came).then_some(owed.debt)
     }
 
-    /// The node at `at` has freed what it had: it owes `debt` if its answer to the request does not come. That is returned if it is
-    /// known already.
-    pub(crate) fn owes_unless_answered(&self, at: usize, debt: Debt) -> Option<Debt> {
+    /// The node at `at` was asked to free its part before it had answered, and did or found nothing. It owes what this returns,
+    /// or perhaps what it is [told](Self::told) later.
+    pub(crate) fn asked_to_free(&self, at: usize, freed: bool, debt: Debt) -> Option<Debt> {
+        let owed = Owed { at, debt, freed };
         let mut state = lock(&self.0);
-        match state.places.get(at) {
-            Some(Place::UnderWay) => {
-                state.owed.push((at, debt));
+        match state.places.get(at).copied().flatten() {
+            Some(came) => owed.is_due(came).then_some(owed.debt),
+            None => {
+                state.owed.push(owed);
                 None
             }
-            Some(Place::Unanswered) => Some(debt),
-            Some(Place::Answered) | None => None,
         }
     }
 
-    fn place(&self, at: usize) -> Option<Place> {
-        lock(&self.0).places.get(at).copied()
+    /// Whether these are all requests that were ever made under the claim's id. Otherwise nobody knows where the others may
+    /// still arrive.
+    pub(crate) fn is_all_of(claim: &Claim) -> bool {
+        claim.requests() <= 1
     }
 
-    /// Whether these are all of the claim's requests that may still arrive. Otherwise nobody knows where.
-    pub(crate) fn is_all_of(&self, claim: &Claim) -> bool {
-        lock(&self.0).request.as_ref().map_or_else(|| !claim.is_unanswered(), Request::is_the_only_one)
-    }
-
-    /// Whether something of them may still arrive at the node at `at`.
-    pub(crate) fn may_arrive(&self, at: usize) -> bool {
-        self.place(at) != Some(Place::Answered)
-    }
-
-    /// Whether that is so, and no answer is awaited that would say the contrary.
-    pub(crate) fn stays_unknown(&self, at: usize) -> bool {
-        !matches!(self.place(at), Some(Place::Answered | Place::UnderWay))
+    /// What came of the request to the node at `at`, if that is known.
+    pub(crate) fn came(&self, at: usize) -> Option<Came> {
+        lock(&self.0).places.get(at).copied().flatten()
     }
 }
 
@@ -93,40 +103,50 @@ mod tests {
     use std::time::Duration;
     use tokio::time::Instant;
 
-    #[test]
-    fn what_is_not_known_to_be_over_may_arrive() {
-        let claim = Terms::new(LockName::new("a").unwrap(), Duration::from_secs(1)).mint().unwrap();
-        let sent = Sent::new(&claim, 3);
-        assert!(claim.was_sent() && claim.is_unanswered() && sent.is_all_of(&claim));
-        assert!(sent.told(0, true).is_none() && sent.told(1, false).is_none());
-        assert_eq!([0, 1, 2, 3].map(|at| sent.may_arrive(at)), [false, true, true, true]);
-        assert_eq!([0, 1, 2, 3].map(|at| sent.stays_unknown(at)), [false, true, false, true]);
-        assert!(sent.is_all_of(&claim));
-        assert!(sent.told(2, true).is_none());
-        assert!(!sent.may_arrive(2) && claim.is_unanswered(), "the second never answered");
-        assert!(!sent.is_all_of(&claim), "nor is it known any more whose that was");
-        let again = Sent::new(&claim, 3);
-        assert!(!again.is_all_of(&claim), "what was asked before");
+    fn claim() -> Claim {
+        Terms::new(LockName::new("a").unwrap(), Duration::from_secs(1)).mint().unwrap()
+    }
+
+    fn debt() -> Debt {
+        Debt { keys: Default::default(), args: Default::default(), until: Instant::now() }
     }
 
     #[test]
-    fn what_is_owed_is_owed_only_without_an_answer() {
-        let claim = Terms::new(LockName::new("a").unwrap(), Duration::from_secs(1)).mint().unwrap();
+    fn one_request_stands_for_all_nodes() {
+        let (claim, other) = (claim(), claim());
         let sent = Sent::new(&claim, 3);
-        let debt = || Debt { keys: Default::default(), args: Default::default(), until: Instant::now() };
-        assert!(sent.owes_unless_answered(0, debt()).is_none() && sent.owes_unless_answered(1, debt()).is_none());
-        assert!(sent.told(0, true).is_none() && sent.told(1, false).is_some() && sent.told(2, false).is_none());
-        let owed = [0, 1, 2].map(|at| sent.owes_unless_answered(at, debt()).is_some());
-        assert_eq!(owed, [false, true, true]);
-    }
-
-    #[test]
-    fn what_each_has_answered_is_over() {
-        let claim = Terms::new(LockName::new("a").unwrap(), Duration::from_secs(1)).mint().unwrap();
-        let sent = Sent::new(&claim, 3);
-        assert!([1, 0, 2].into_iter().all(|at| sent.told(at, true).is_none()));
-        assert!(!claim.is_unanswered() && sent.is_all_of(&claim) && !(0..3).any(|at| sent.may_arrive(at)));
+        assert!(claim.was_sent() && claim.is_unanswered() && Sent::is_all_of(&claim));
+        for (at, came) in [(1, Came::ToNothing), (0, Came::Answered)] {
+            assert!(sent.told(at, came).is_none() && sent.came(at) == Some(came) && claim.is_unanswered());
+        }
+        assert!(sent.came(2).is_none() && sent.told(2, Came::Answered).is_none() && !claim.is_unanswered());
         drop(claim.request());
-        assert!(!sent.is_all_of(&claim), "somebody else's");
+        assert!(!Sent::is_all_of(&claim), "somebody else's");
+        let sent = Sent::new(&other, 3);
+        assert!(
+            [Came::Answered, Came::Unanswered, Came::Answered]
+                .into_iter()
+                .enumerate()
+                .all(|(at, came)| sent.told(at, came).is_none())
+        );
+        assert!(other.is_unanswered() && Sent::is_all_of(&other), "one never answered, and it is known which");
+    }
+
+    #[test]
+    fn what_is_owed_depends_on_what_came_of_the_request() {
+        for (came, freed, due) in [
+            (Came::Answered, true, false),
+            (Came::Answered, false, true),
+            (Came::ToNothing, false, false),
+            (Came::Unanswered, true, true),
+            (Came::Unanswered, false, true),
+        ] {
+            let sent = Sent::new(&claim(), 2);
+            assert!(sent.asked_to_free(0, freed, debt()).is_none(), "not known yet");
+            assert!(sent.told(1, Came::Unanswered).is_none(), "another node's");
+            assert_eq!(sent.told(0, came).is_some(), due, "{came:?}, freed: {freed}");
+            assert!(sent.told(0, came).is_none(), "once");
+            assert_eq!(sent.asked_to_free(0, freed, debt()).is_some(), due, "{came:?} before, freed: {freed}");
+        }
     }
 }

@@ -121,25 +121,48 @@ async fn who_goes_while_others_stay_leaves_nothing() {
 
 /// Two acquires that leave together with a script that a slow node does not know are sent there twice, and the releases in
 /// between: nothing is left there.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_release_that_is_first_at_a_slow_node_leaves_nothing() {
     let nodes = initialised(RedisNodes::start(3).unwrap()).await;
     let (proxies, addresses) = proxies(&nodes);
     let client = client(&addresses).await;
-    // So the single scripts are known everywhere, and the one for many nowhere.
-    for name in ["lock 0", "lock 1"] {
-        client.named(name).acquire().await.unwrap().release().await.unwrap();
+    // So that both shards' counters are known; and then, at the slow node, the single scripts, and not the one for many.
+    for name in [0, 1, 0].map(|at| format!("lock {at}")) {
+        assert!(nodes.nodes()[2].command(&["SCRIPT", "FLUSH"]).unwrap().starts_with("+OK"));
+        let guard = client.acquire(&name).await.unwrap();
+        until("all have it", SLACK, || parts(&nodes) == [1, 1, 1]).await;
+        guard.release().await.unwrap();
+        until("nothing is left of it", SLACK, || parts(&nodes) == [0, 0, 0]).await;
     }
-    drained(&client).await;
-    until("nothing is left of it", SLACK, || parts(&nodes) == [0, 0, 0]).await;
     proxies[2].set(Mood::DelayReplies(Duration::from_millis(150)));
     for guard in try_all(&client, &names(2)).await {
         guard.unwrap().unwrap().release().await.unwrap();
     }
-    // The parts come and go there, long before their ttl.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let dead = || nodes.nodes()[2].command(&["KEYS", "*:void:*"]).unwrap().matches(":void:").count();
+    until("a release was first, and its id is dead there", SLACK, || dead() > 0).await;
     proxies[2].set(Mood::Honest);
     until("nothing is left", SLACK, || parts(&nodes) == [0, 0, 0]).await;
+    drained(&client).await;
+}
+
+/// While a node hangs a release makes the id dead there, and nowhere else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_id_is_made_dead_only_where_it_may_still_arrive() {
+    let nodes = initialised(RedisNodes::start(3).unwrap()).await;
+    let (proxies, addresses) = proxies(&nodes);
+    let client = client(&addresses).await;
+    client.acquire("a").await.unwrap().release().await.unwrap();
+    until("nothing is left of it", SLACK, || parts(&nodes) == [0, 0, 0]).await;
+    proxies[2].set(Mood::Hold);
+    let guard = client.named("a").ttl(TTL).acquire().await.unwrap();
+    // Until the time of the request to that node is over.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    guard.release().await.unwrap();
+    proxies[2].set(Mood::Honest);
+    let dead = |at: usize| nodes.nodes()[at].command(&["KEYS", "*:void:*"]).unwrap().matches(":void:").count();
+    until("it is dead there", SLACK, || dead(2) == 1).await;
+    until("nothing is left", SLACK, || parts(&nodes) == [0, 0, 0]).await;
+    assert_eq!([dead(0), dead(1)], [0, 0]);
     drained(&client).await;
 }
 
