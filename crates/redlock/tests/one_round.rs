@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{claim, client, engine, initialised, locks, names_of_one_shard, proxies, scripts, until};
+use common::{claim, client, engine, initialised, locks, names_of_one_shard, proxies, scripts, settled, until};
 use fencelock_core::{Attempt, DistributedLock as _, ErrorKind, Grant};
 use fencelock_lab::{Mood, RedisNodes};
 use fencelock_redlock::RedlockLock;
@@ -77,7 +77,7 @@ async fn a_known_shard_costs_a_node_one_command_to_acquire_and_one_to_release() 
     // The first that is sent of each kind may be sent with its script.
     until("the first is over", SLACK, || (0..3).all(|at| counts()[at] >= fresh[at] + 3)).await;
     nothing_left(&nodes).await;
-    let before = counts();
+    let before = settled(counts).await;
     for _ in 0..ROUNDS {
         let grant = take(&engine, "a").await;
         assert_eq!(grant.token.get(), last.get() + 1, "no number is spent in vain");
@@ -85,7 +85,7 @@ async fn a_known_shard_costs_a_node_one_command_to_acquire_and_one_to_release() 
         grant.lease.release().await.unwrap();
         nothing_left(&nodes).await;
     }
-    for (before, after) in before.into_iter().zip(counts()) {
+    for (before, after) in before.into_iter().zip(settled(counts).await) {
         println!("{ROUNDS} acquires and releases: {} commands", after - before);
         // A node outside of the majority may be sent both in one.
         assert!((ROUNDS..=2 * ROUNDS).contains(&(after - before)), "{} commands", after - before);

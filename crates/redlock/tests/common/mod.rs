@@ -96,6 +96,21 @@ pub(crate) fn scripts(redis: &Redis) -> u64 {
     line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
 }
 
+/// What `counts` says when it has said so for a while: whoever has a majority's answers goes on, and the other nodes
+/// get the rest of it later.
+pub(crate) async fn settled<T: PartialEq>(counts: impl Fn() -> T) -> T {
+    let (started, mut last) = (Instant::now(), counts());
+    loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let now = counts();
+        if now == last {
+            return now;
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "it does not come to rest");
+        last = now;
+    }
+}
+
 /// Names whose locks share a counter.
 pub(crate) fn names_of_one_shard(count: usize) -> Vec<String> {
     let shard = |name: &str| xxhash_rust::xxh3::xxh3_64(name.as_bytes()) % 65_536;
