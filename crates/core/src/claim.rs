@@ -37,6 +37,18 @@ impl ClaimId {
         Self(u128::from_be_bytes(bytes))
     }
 
+    /// The id as it is [displayed](fmt::Display): 32 hexadecimal digits.
+    #[must_use]
+    pub fn to_digits(self) -> [u8; 32] {
+        const DIGITS: [u8; 16] = *b"0123456789abcdef";
+        let digit = |four: u8| DIGITS.get(usize::from(four)).copied().unwrap_or_default();
+        let mut digits = [0; 32];
+        for (two, byte) in digits.chunks_exact_mut(2).zip(self.to_bytes()) {
+            two.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+        }
+        digits
+    }
+
     /// The id's bytes, most significant first.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {
@@ -47,7 +59,7 @@ impl ClaimId {
 impl fmt::Display for ClaimId {
     /// 32 hexadecimal digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
+        f.write_str(std::str::from_utf8(&self.to_digits()).unwrap_or_default())
     }
 }
 
@@ -366,6 +378,14 @@ impl Claim {
         if let Some(driven) = self.driven() {
             driven.move_over();
         }
+    }
+
+    /// Whether what is done for this claim just now, an acquire or its release, lies in its caller's future and is watched by
+    /// the client: if it is not done within 40 ms it goes on in a task of the client's, and is polled there. Until then what
+    /// rings later need not be set.
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        !self.is_left_alone()
     }
 
     /// Whether what acquires goes on without its caller, who may not be there to take the grant.

@@ -157,7 +157,10 @@ impl LockGuard {
             hold.lost(reason).with_operation("release")
         });
         match releasing {
-            Ok(releasing) => Driven::new(&self.shared, Manner::Finished, finish_release(releasing)).await,
+            Ok(releasing) => {
+                let claim = hold.own_claim().clone();
+                Driven::new(&self.shared, Manner::Finished, finish_release(releasing)).of(claim).await
+            }
             Err(lost) => Err(lost),
         }
         .map_err(|e| e.with_engine(self.shared.engine_name()))

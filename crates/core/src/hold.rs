@@ -5,18 +5,17 @@ use crate::ledger::{Errand, Ledger, OpenEntry};
 use crate::observe::{Counted, GivenBack, Observer};
 use crate::schedule::{Schedule, Slot};
 use crate::sync::lock;
+use crate::timed::timed;
 use crate::validity::{Drift, HoldTerms};
 use crate::{
     AcquireOptions, Claim, Ended, Error, ErrorKind, Evidence, FencingToken, Grant, Lease, LockName, LossReason, Moment,
     Result, Validity,
 };
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::RwLock;
+use tokio::time::sleep;
 
 /// The longest that one release may take; engines have shorter limits of their own.
 const RELEASE: Duration = Duration::from_secs(10);
@@ -307,21 +306,6 @@ impl Drop for Releasing {
     }
 }
 
-/// What comes of `work`, or none if it takes longer than `limit`. What is done at once has no timer made for it.
-async fn within<F: Future>(limit: Duration, work: F) -> Option<F::Output> {
-    let (mut work, mut timer) = (pin!(work), pin!(None));
-    poll_fn(|cx| {
-        if let Poll::Ready(outcome) = work.as_mut().poll(cx) {
-            return Poll::Ready(Some(outcome));
-        }
-        if timer.is_none() {
-            timer.set(Some(tokio::time::sleep(limit)));
-        }
-        timer.as_mut().as_pin_mut().map_or(Poll::Pending, |timer| timer.poll(cx).map(|()| None))
-    })
-    .await
-}
-
 /// Releases at the server, after the guardian is joined; or passes the lease on to who waits for it here.
 pub(crate) async fn finish_release(mut releasing: Releasing) -> Result<()> {
     let hold = Arc::clone(&releasing.hold);
@@ -335,7 +319,7 @@ pub(crate) async fn finish_release(mut releasing: Releasing) -> Result<()> {
             passing.hand_over(&hold.context.ledger);
             return Ok(());
         }
-        Some(Err(lease)) => within(RELEASE, lease.release()).await,
+        Some(Err(lease)) => timed(|| sleep(RELEASE), Some(hold.own_claim()), lease.release()).await,
         None => Some(Err(hold.lost(LossReason::Revoked))),
     };
     let claim = hold.claim();

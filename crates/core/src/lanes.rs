@@ -12,7 +12,29 @@ use waiters::Waiters;
 
 /// One lane a name that somebody in this client waits for or holds; none for others.
 #[derive(Clone, Default)]
-pub(crate) struct Lanes(Arc<Mutex<HashMap<LockName, Lane>>>);
+pub(crate) struct Lanes(Arc<Mutex<ByName>>);
+
+#[derive(Default)]
+struct ByName {
+    lanes: HashMap<LockName, Lane>,
+    /// Queues that nobody is in, as new: what each waiter needs, and for a moment only.
+    spare: Vec<Box<Queue>>,
+}
+
+/// No more than these are kept.
+const SPARE: usize = 64;
+
+impl ByName {
+    /// A queue is over.
+    fn keep(&mut self, mut queue: Box<Queue>) {
+        if self.spare.len() < SPARE
+            && let Some(calls) = Arc::get_mut(&mut queue.calls)
+        {
+            (*calls, queue.head, queue.obstacle) = (Calls::default(), None, Obstacle::Silence);
+            self.spare.push(queue);
+        }
+    }
+}
 
 /// Most names that are held have no waiter, so that what waiters need is made for the first of them;
 /// and most waiters are alone, and granted at once, so that it is little.
@@ -22,6 +44,7 @@ struct Lane {
     queue: Option<Box<Queue>>,
 }
 
+#[derive(Default)]
 struct Queue {
     calls: Arc<Calls>,
     waiters: Waiters,
@@ -30,17 +53,16 @@ struct Queue {
     obstacle: Obstacle,
 }
 
-impl Default for Queue {
-    fn default() -> Self {
-        let calls = Arc::new(Calls { turn: Semaphore::new(1), freed: Notify::new() });
-        Self { calls, waiters: Waiters::default(), head: None, obstacle: Obstacle::Silence }
-    }
-}
-
 /// What waiters wait for.
 pub(crate) struct Calls {
     pub(crate) turn: Semaphore,
     pub(crate) freed: Notify,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self { turn: Semaphore::new(1), freed: Notify::new() }
+    }
 }
 
 impl Queue {
@@ -64,9 +86,10 @@ fn tell(waiters: Vec<Claim>, obstacle: &Obstacle) {
 impl Lanes {
     /// Takes the last place in the lane of the claim's name.
     pub(crate) fn join(&self, claim: &Claim) -> Waiter {
-        let mut lanes = lock(&self.0);
+        let mut all = lock(&self.0);
+        let ByName { lanes, spare } = &mut *all;
         let lane = lanes.entry(claim.name().clone()).or_default();
-        let queue = lane.queue.get_or_insert_default();
+        let queue = lane.queue.get_or_insert_with(|| spare.pop().unwrap_or_default());
         // Who queues must hand the turn on whether or not it is polled; so must the head, from the first that queues.
         let head = queue.waiters.alone().cloned();
         let is_behind = !queue.waiters.is_empty();
@@ -78,7 +101,7 @@ impl Lanes {
         }
         let obstacle = if lane.holds > 0 { held_here(claim) } else { queue.obstacle.clone() };
         let calls = Arc::clone(&queue.calls);
-        drop(lanes);
+        drop(all);
         if is_behind {
             claim.queues();
         }
@@ -86,13 +109,14 @@ impl Lanes {
             head.queues();
         }
         claim.met(obstacle);
-        Waiter { lanes: self.clone(), name: claim.name().clone(), id: claim.id(), leads, calls }
+        let place = Place { lanes: self.clone(), name: claim.name().clone(), id: claim.id() };
+        Waiter { calls, leads, place }
     }
 
     /// Notes that this client holds `name`, until what is returned is dropped.
     pub(crate) fn hold(&self, name: &LockName) -> LocalHold {
-        let mut lanes = lock(&self.0);
-        let lane = lanes.entry(name.clone()).or_default();
+        let mut all = lock(&self.0);
+        let lane = all.lanes.entry(name.clone()).or_default();
         lane.holds += 1;
         let mut told = None;
         if let Some(queue) = &mut lane.queue {
@@ -100,7 +124,7 @@ impl Lanes {
             let obstacle = queue.waiters.iter().next().map(held_here);
             told = obstacle.map(|obstacle| (queue.meet(&obstacle), obstacle));
         }
-        drop(lanes);
+        drop(all);
         if let Some((waiters, obstacle)) = told {
             tell(waiters, &obstacle);
         }
@@ -108,12 +132,15 @@ impl Lanes {
     }
 
     fn change(&self, name: &LockName, change: impl FnOnce(&mut Lane)) {
-        let mut lanes = lock(&self.0);
-        if let Some(lane) = lanes.get_mut(name) {
+        let mut all = lock(&self.0);
+        if let Some(lane) = all.lanes.get_mut(name) {
             change(lane);
-            lane.queue.take_if(|queue| queue.waiters.is_empty());
+            let over = lane.queue.take_if(|queue| queue.waiters.is_empty());
             if lane.queue.is_none() && lane.holds == 0 {
-                lanes.remove(name);
+                all.lanes.remove(name);
+            }
+            if let Some(over) = over {
+                all.keep(over);
             }
         }
     }
@@ -125,12 +152,12 @@ impl Lanes {
     }
 
     pub(crate) fn knows(&self, name: &LockName) -> bool {
-        lock(&self.0).contains_key(name)
+        lock(&self.0).lanes.contains_key(name)
     }
 
     /// How many names have a lane.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.0).len()
+        lock(&self.0).lanes.len()
     }
 }
 
@@ -138,20 +165,27 @@ fn held_here(waiter: &Claim) -> Obstacle {
     Obstacle::Held(Some(Arc::clone(waiter.holder())))
 }
 
-/// A place in a lane; dropping it leaves the lane.
+/// Who waits in a lane; dropping it leaves the lane.
 pub(crate) struct Waiter {
+    pub(crate) calls: Arc<Calls>,
+    /// It came to an empty lane, so that the turn is its own, and whether this client held the name then.
+    leads: Option<bool>,
+    /// Dropped last: what the queue had for it is let go of by then.
+    place: Place,
+}
+
+/// A place in a lane.
+struct Place {
     lanes: Lanes,
     name: LockName,
     id: ClaimId,
-    /// It came to an empty lane, so that the turn is its own, and whether this client held the name then.
-    leads: Option<bool>,
-    pub(crate) calls: Arc<Calls>,
 }
 
 impl Waiter {
     /// Whether this client itself holds the name.
     pub(crate) fn held_here(&self) -> bool {
-        lock(&self.lanes.0).get(&self.name).is_some_and(|lane| lane.holds > 0)
+        let Place { lanes, name, .. } = &self.place;
+        lock(&lanes.0).lanes.get(name).is_some_and(|lane| lane.holds > 0)
     }
 
     /// Waits for the turn to talk to the server, and tells whether this client itself holds the name then. `None` never
@@ -162,19 +196,20 @@ impl Waiter {
             return Some((turn, held_here && self.held_here()));
         }
         let turn = self.calls.turn.acquire().await.ok()?;
-        self.lanes.change_queue(&self.name, |queue| queue.head = Some(self.id));
+        let Place { lanes, name, id } = &self.place;
+        lanes.change_queue(name, |queue| queue.head = Some(*id));
         Some((turn, self.held_here()))
     }
 
     /// Tells everyone in the lane what its head met, since only the head asks the server.
     pub(crate) fn met(&self, claim: &Claim, obstacle: &Obstacle) {
         claim.met(obstacle.clone());
-        let waiters = self.lanes.change_queue(&self.name, |queue| queue.meet(obstacle));
+        let waiters = self.place.lanes.change_queue(&self.place.name, |queue| queue.meet(obstacle));
         tell(waiters.unwrap_or_default(), obstacle);
     }
 }
 
-impl Drop for Waiter {
+impl Drop for Place {
     fn drop(&mut self) {
         self.lanes.change_queue(&self.name, |queue| {
             queue.waiters.remove(self.id);
@@ -231,5 +266,27 @@ mod tests {
         drop(second);
         let (_turn, held_here) = first.turn().await.unwrap();
         assert!(!held_here);
+    }
+
+    /// Whoever comes next finds the queue as new, however the one before was left.
+    #[tokio::test]
+    async fn what_one_queue_has_heard_is_unknown_to_the_next() {
+        let (names, lanes) = (["a", "b"].map(|name| LockName::new(name).unwrap()), Lanes::default());
+        let claim = |name: &LockName| Terms::new(name.clone(), Duration::from_secs(1)).mint().unwrap();
+        let first = lanes.join(&claim(&names[0]));
+        first.met(&claim(&names[0]), &Obstacle::Held(None));
+        // Heard by nobody, and kept for whoever listens.
+        drop(lanes.hold(&names[0]));
+        drop(first);
+        assert_eq!((lanes.len(), lock(&lanes.0).spare.len()), (0, 1));
+        let next = claim(&names[1]);
+        let second = lanes.join(&next);
+        assert!(lock(&lanes.0).spare.is_empty() && next.obstacle() == Obstacle::Silence);
+        let heard = tokio::time::timeout(Duration::from_millis(20), second.calls.freed.notified());
+        assert!(heard.await.is_err());
+        assert!(!second.turn().await.unwrap().1);
+        let third = lanes.join(&claim(&names[1]));
+        drop(second);
+        assert!(!third.turn().await.unwrap().1, "the turn was given back");
     }
 }

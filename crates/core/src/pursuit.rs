@@ -339,6 +339,11 @@ pub(crate) async fn give_up(shared: &Shared, claim: &Claim, wish: &Wish) -> Erro
         // What lies with its caller is taken over before this matters, and polled then.
         poll_fn(|_| if claim.is_left_alone() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
+    // In a place of its own: most calls never come here.
+    Box::pin(wait_is_over(shared, claim, wish)).await
+}
+
+async fn wait_is_over(shared: &Shared, claim: &Claim, wish: &Wish) -> Error {
     let mut heard = wish.started;
     let mut told = false;
     loop {

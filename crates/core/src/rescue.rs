@@ -9,7 +9,7 @@
 
 use crate::sync::lock;
 use crate::{Clock, Moment};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -44,13 +44,56 @@ pub(crate) struct Rescue {
 
 #[derive(Default)]
 struct Lying {
-    work: BTreeMap<u64, Weak<dyn Moves>>,
+    work: Work,
     grants: BTreeMap<Over, Weak<dyn Lapses>>,
+    /// Of all that was begun.
     numbers: u64,
     /// The last number at the last look.
     seen: u64,
     /// When there will be another look.
     next: Next,
+}
+
+/// What lies with its callers, in the order in which it came. It is entered and left for every lock, and nothing stays for
+/// more than two looks, so that it needs no map.
+#[derive(Default)]
+struct Work {
+    places: VecDeque<Option<Weak<dyn Moves>>>,
+    /// The number of the first place.
+    first: u64,
+    /// The number after the last at the last look.
+    seen: u64,
+}
+
+impl Work {
+    fn next(&self) -> u64 {
+        self.first.saturating_add(u64::try_from(self.places.len()).unwrap_or(u64::MAX))
+    }
+
+    fn enter(&mut self, work: Weak<dyn Moves>) -> u64 {
+        let number = self.next();
+        self.places.push_back(Some(work));
+        number
+    }
+
+    fn leave(&mut self, number: u64) -> Option<Weak<dyn Moves>> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let left = self.places.get_mut(at)?.take();
+        while let Some(None) = self.places.front() {
+            self.places.pop_front();
+            self.first = self.first.saturating_add(1);
+        }
+        left
+    }
+
+    /// What was there at the last look already.
+    fn look(&mut self) -> Vec<Weak<dyn Moves>> {
+        let old = usize::try_from(self.seen.saturating_sub(self.first)).unwrap_or(usize::MAX).min(self.places.len());
+        let found = self.places.drain(..old).flatten().collect();
+        self.first = self.first.max(self.seen);
+        self.seen = self.next();
+        found
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -74,8 +117,7 @@ impl Rescue {
     pub(crate) fn entered(&self, work: Weak<dyn Moves>) -> u64 {
         let mut lying = lock(&self.lying);
         lying.numbers += 1;
-        let number = lying.numbers;
-        lying.work.insert(number, work);
+        let number = lying.work.enter(work);
         let is_soon = matches!(std::mem::replace(&mut lying.next, Next::Soon), Next::Soon);
         drop(lying);
         if !is_soon {
@@ -85,7 +127,8 @@ impl Rescue {
     }
 
     pub(crate) fn left(&self, number: u64) {
-        lock(&self.lying).work.remove(&number);
+        let left = lock(&self.lying).work.leave(number);
+        drop(left);
     }
 
     /// Keeps `grant` until it is [`taken`](Self::taken), or over at `end`.
@@ -115,9 +158,7 @@ impl Rescue {
 
     fn look(&self, now: Moment) -> (Found, Next) {
         let mut lying = lock(&self.lying);
-        let first_new = lying.seen.saturating_add(1);
-        let newer = lying.work.split_off(&first_new);
-        let work = std::mem::replace(&mut lying.work, newer).into_values().collect();
+        let work = lying.work.look();
         let later = lying.grants.split_off(&(now, u64::MAX));
         let grants = std::mem::replace(&mut lying.grants, later).into_values().collect();
         lying.next = if lying.seen != lying.numbers {
@@ -146,5 +187,42 @@ impl Rescue {
                 Next::Never => self.earlier.notified().await,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    struct Nothing;
+
+    impl Moves for Nothing {
+        fn move_over(&self) {}
+
+        fn has_moved(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn work_is_found_at_the_second_look_unless_it_has_left() {
+        let (mut work, here) = (Work::default(), Arc::new(Nothing));
+        let enter = |work: &mut Work| {
+            let one: Weak<dyn Moves> = Arc::downgrade(&(Arc::clone(&here) as Arc<dyn Moves>));
+            work.enter(one)
+        };
+        let (a, b, c) = (enter(&mut work), enter(&mut work), enter(&mut work));
+        assert!(work.look().is_empty() && work.leave(b).is_some() && work.leave(b).is_none());
+        let d = enter(&mut work);
+        assert_eq!(work.look().len(), 2, "the first and the third");
+        assert!(work.leave(a).is_none() && work.leave(c).is_none(), "taken over");
+        assert!(work.leave(d).is_some() && work.places.is_empty());
+        for number in [0, a, d, d + 1, u64::MAX] {
+            assert!(work.leave(number).is_none());
+        }
+        let e = enter(&mut work);
+        assert!(e > d && work.look().is_empty());
+        assert_eq!((work.look().len(), work.look().len()), (1, 0));
     }
 }

@@ -122,6 +122,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) deadline: Instant,
     /// The claim which has to know of the request, if it could take a lock.
     pub(crate) claim: Option<&'a Claim>,
+    /// The claim whose call waits for it, in its own future.
+    pub(crate) of: Option<&'a Claim>,
 }
 
 impl Bundled {
@@ -147,10 +149,11 @@ impl Bundled {
             pass: 0,
         };
         match self.0.join(key, asked) {
-            Turn::Alone(trip) => sends.alone(wanted, trip).await,
-            Turn::Together(ticket) => match ticket.answer(wanted.deadline).await {
+            // Boxed, so that who travels with others has no room for it.
+            Turn::Alone(trip) => Box::pin(sends.alone(wanted, trip)).await,
+            Turn::Together(ticket) => match ticket.answer(wanted.deadline, wanted.of).await {
                 // It was surely not done there: by itself it is sent on, or its keys one by one.
-                Ok(Err(failure)) if sends.goes_on(&failure) => sends.alone(wanted, ()).await,
+                Ok(Err(failure)) if sends.goes_on(&failure) => Box::pin(sends.alone(wanted, ())).await,
                 Ok(outcome) => outcome,
                 Err(Unanswered::NeverLeft) => Err(Failure::not_reached("too many requests were under way")),
                 Err(_) => Err(Failure::no_answer()),
@@ -182,13 +185,13 @@ impl Sender {
 
     /// Sends a request by itself, and on to wherever it is to go; the trip ends with its first answer.
     async fn alone(&self, wanted: &Wanted<'_>, trip: impl Send) -> Result<Value, Failure> {
-        let Wanted { verb, slot, words, deadline, claim } = wanted;
+        let Wanted { verb, slot, words, deadline, claim, of } = wanted;
         let (keys, args) = words.split();
         let Some(script) = self.bundle.scripts.get(*verb) else { return Err(Failure::odd_answer()) };
         let under_way = claim.map(Claim::request);
         let outcome = match self.manner {
             Manner::Following => {
-                let answer = self.router.run_and_wait(*slot, script, (&keys, &args), 0, *deadline, trip).await;
+                let answer = self.router.run_and_wait(*slot, script, (&keys, &args), 0, (*deadline, *of), trip).await;
                 answer.map(|(answer, _)| answer)
             }
             Manner::Once => self.router.run_once(*slot, script, &keys, &args, *deadline).await,

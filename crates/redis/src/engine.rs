@@ -96,7 +96,7 @@ impl RedisLock {
             }
         };
         if store.config.wait_replicas > 0 {
-            self.replicated(claim, keys, replicas).await?;
+            Box::pin(self.replicated(claim, keys, replicas)).await?;
         }
         Ok(Tried::Granted(self.grant(claim, token, sent, place)))
     }

@@ -14,7 +14,8 @@
 //! in a name mean nothing, since a tag ends at the first `}`.
 
 use crate::words::Words;
-use fencelock_core::LockName;
+use fencelock_core::{ClaimId, LockName};
+use std::fmt::Write as _;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -49,7 +50,11 @@ impl Keys {
 
     pub(crate) fn of(&self, name: &LockName) -> NameKeys {
         let shard = xxh3_64(name.as_str().as_bytes()) % SHARDS;
-        NameKeys { stem: format!("{}:{{{shard}}}:", self.prefix), shard, name: name.clone() }
+        let mut stem = String::with_capacity(self.prefix.len() + 8);
+        stem.push_str(&self.prefix);
+        // Into memory, which never fails.
+        let _ = write!(stem, ":{{{shard}}}:");
+        NameKeys { stem, shard, name: name.clone() }
     }
 
     pub(crate) fn layout(&self) -> String {
@@ -121,8 +126,8 @@ impl NameKeys {
         self.key(&[VOID, id])
     }
 
-    pub(crate) fn void_key(&self, id: &str, words: &mut Words) {
-        words.key(&[self.stem.as_bytes(), VOID.as_bytes(), id.as_bytes()]);
+    pub(crate) fn void_key(&self, id: ClaimId, words: &mut Words) {
+        words.key(&[self.stem.as_bytes(), VOID.as_bytes(), &id.to_digits()]);
     }
 
     pub(crate) fn gate(&self) -> String {

@@ -55,7 +55,7 @@ impl Lease for RedisLease {
 
     async fn release(self: Box<Self>) -> Result<()> {
         let (claim, store) = (&self.claim, &self.shared.store);
-        if store.free(claim, &store.keys.of(claim.name()), Some(self.token), claim.is_unanswered()).await? {
+        if store.release(claim, &store.keys.of(claim.name()), self.token).await? {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Lost, "the lock was no longer ours")

@@ -3,6 +3,7 @@
 use crate::ears::Ears;
 use crate::failure::Failure;
 use crate::open::Opener;
+use fencelock_core::{Claim, by};
 use redis::aio::{ConnectionLike as _, MultiplexedConnection};
 use redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, Value};
 use std::fmt;
@@ -94,11 +95,21 @@ impl Link {
 
     /// Sends a command and waits for its answer, both at most until `deadline`.
     pub(crate) async fn call(&self, command: &Cmd, deadline: Instant) -> Result<Value, Failure> {
+        self.call_for(None, command, deadline).await
+    }
+
+    /// The same, as a part of the claim's call.
+    pub(crate) async fn call_for(
+        &self,
+        of: Option<&Claim>,
+        command: &Cmd,
+        deadline: Instant,
+    ) -> Result<Value, Failure> {
         let wire = self.wire(deadline).await?;
         let mut connection = wire.connection.clone();
         // A server's error is an answer to this library; here it may mean that the server is the wrong one.
         let answer = async { top(connection.req_packed_command(command).await?) };
-        self.on(&wire, deadline, answer).await
+        self.on(&wire, (deadline, of), answer).await
     }
 
     /// Sends several commands together, on one connection and in order. An error
@@ -106,7 +117,7 @@ impl Link {
     pub(crate) async fn call_all(&self, commands: &Pipeline, deadline: Instant) -> Result<Vec<Value>, Failure> {
         let wire = self.wire(deadline).await?;
         let (mut connection, number) = (wire.connection.clone(), commands.len());
-        let answers = self.on(&wire, deadline, connection.req_packed_commands(commands, 0, number)).await?;
+        let answers = self.on(&wire, (deadline, None), connection.req_packed_commands(commands, 0, number)).await?;
         for answer in &answers {
             if let Value::ServerError(_) = answer
                 && failed(answer.clone()).is_err_and(|failure| failure.reopen)
@@ -121,7 +132,7 @@ impl Link {
     pub(crate) async fn subscribe(&self, channels: &[String], deadline: Instant) -> Result<Arc<WireId>, Failure> {
         let wire = self.wire(deadline).await?;
         let mut connection = wire.connection.clone();
-        self.on(&wire, deadline, connection.subscribe(channels)).await?;
+        self.on(&wire, (deadline, None), connection.subscribe(channels)).await?;
         Ok(wire.id)
     }
 
@@ -132,18 +143,18 @@ impl Link {
             _ => return,
         };
         let mut connection = wire.connection.clone();
-        let _ = self.on(&wire, deadline, connection.unsubscribe(channels)).await;
+        let _ = self.on(&wire, (deadline, None), connection.unsubscribe(channels)).await;
     }
 
     async fn on<T>(
         &self,
         wire: &Wire,
-        deadline: Instant,
+        (deadline, of): (Instant, Option<&Claim>),
         answer: impl Future<Output = RedisResult<T>>,
     ) -> Result<T, Failure> {
         let before = wire.id.answers.load(Ordering::SeqCst);
-        match timeout_at(deadline, answer).await {
-            Ok(outcome) => {
+        match by(deadline, of, answer).await {
+            Some(outcome) => {
                 let outcome = outcome.map_err(Failure::of);
                 match &outcome {
                     Err(failure) if failure.reopen => self.give_up(&wire.id),
@@ -153,7 +164,7 @@ impl Link {
                 }
                 outcome
             }
-            Err(_) => {
+            None => {
                 // Silent to everybody: it may be cut, or lead to a server that is gone. Or the
                 // server is slow, and opening another would be slow as well: so it stays until then.
                 if wire.id.answers.load(Ordering::SeqCst) == before && lock(&self.0.replacing).begin() {

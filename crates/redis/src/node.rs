@@ -190,7 +190,7 @@ impl Node {
     ) -> std::result::Result<Value, NodeFailure> {
         let deadline = Instant::now() + limit;
         let words = Arc::new(Words::new(keys, args));
-        Ok(self.bundled.run(&Wanted { verb: script, slot: 0, words, deadline, claim: None }).await?)
+        Ok(self.bundled.run(&Wanted { verb: script, slot: 0, words, deadline, claim: None, of: None }).await?)
     }
 
     /// Leaves a script of the bundle here, by its place there, to be run as [`run_together`](Self::run_together)

@@ -7,6 +7,7 @@ use crate::open::Opener;
 use crate::replicas::{self, Replicas};
 use crate::script::LuaScript;
 use crate::slots::{SlotMap, Slots, slots};
+use fencelock_core::Claim;
 use redis::{Cmd, Value};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -192,11 +193,11 @@ impl Router {
         args: &[A],
         deadline: Instant,
     ) -> Result<Value, Failure> {
-        Ok(self.run_and_wait(slot, script, (keys, args), 0, deadline, ()).await?.0)
+        Ok(self.run_and_wait(slot, script, (keys, args), 0, (deadline, None), ()).await?.0)
     }
 
     /// As [`run`](Self::run), and waits until so many replicas have what it wrote;
-    /// with more than none on a connection of its own. `trip` is dropped when there is an
+    /// with more than none on a connection of its own. The claim is that whose call waits for it. `trip` is dropped when there is an
     /// answer, or what was not done has to be sent on, which may take long.
     pub(crate) async fn run_and_wait<K: AsRef<[u8]> + Sync, A: AsRef<[u8]> + Sync>(
         &self,
@@ -204,14 +205,14 @@ impl Router {
         script: &LuaScript,
         (keys, args): (&[K], &[A]),
         replicas: u32,
-        deadline: Instant,
+        (deadline, of): (Instant, Option<&Claim>),
         trip: impl Send,
     ) -> Result<Acknowledged, Failure> {
         let mut trip = Some(trip);
         let (mut in_full, mut ask, mut hop) = (false, None, 0);
         loop {
             let command = if in_full { script.in_full(keys, args) } else { script.by_digest(keys, args) };
-            let failure = match self.send(slot, &command, ask.take(), replicas, deadline).await {
+            let failure = match self.send(slot, &command, ask.take(), replicas, (deadline, of)).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
@@ -265,7 +266,7 @@ impl Router {
         command: &Cmd,
         ask: Option<Address>,
         replicas: u32,
-        deadline: Instant,
+        (deadline, of): (Instant, Option<&Claim>),
     ) -> Result<Acknowledged, Failure> {
         let asking = ask.is_some();
         let (link, asked) = match ask {
@@ -273,7 +274,7 @@ impl Router {
             None => self.route_with_address(slot, deadline).await?,
         };
         let mut outcome = match (asking, replicas) {
-            (false, 0) => link.call(command, deadline).await.map(|answer| (answer, Ok(0))),
+            (false, 0) => link.call_for(of, command, deadline).await.map(|answer| (answer, Ok(0))),
             (true, 0) => self.send_together(&link, command, asking, 0, deadline).await,
             _ => {
                 let lent = self.replicas.lend(asked.clone(), deadline).await?;

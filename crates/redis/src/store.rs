@@ -92,15 +92,15 @@ impl Store {
         sent: Moment,
         queue: Option<&str>,
     ) -> std::result::Result<Answer, Failure> {
-        let id = claim.id().to_string();
+        let id = claim.id();
         let (holder, note) = (claim.holder(), claim.note().map_or("", |note| note));
         let mut words = Words::with_room(12, 640);
         keys.begin(&mut words);
-        keys.void_key(&id, &mut words);
+        keys.void_key(id, &mut words);
         if queue.is_some() {
             keys.queue_key(&mut words);
         }
-        words.arg(&[id.as_bytes()]);
+        words.arg(&[id.to_digits()]);
         words.written(format_args!("{}", millis(claim.server_ttl())));
         words.written(format_args!("{} {} {holder}{note}", millis(claim.lock_delay()), holder.len()));
         let (replicas, reserves) = (self.config.wait_replicas, claim.reserve() > 0);
@@ -121,12 +121,14 @@ impl Store {
         }
         let (slot, deadline) = (self.slot(keys), self.deadline());
         if let (Some(verb), 0) = (script.1, replicas) {
-            let wanted = Wanted { verb, slot, words: Arc::new(words), deadline, claim: Some(claim) };
+            let wanted = Wanted { verb, slot, words: Arc::new(words), deadline, claim: Some(claim), of: Some(claim) };
             return answer(&self.bundled.run(&wanted).await?, Ok(0));
         }
         let (keys, args) = words.split();
         let under_way = claim.request();
-        let outcome = self.router.run_and_wait(slot, script.0, (&keys, &args), replicas, deadline, ()).await;
+        let outcome =
+            Box::pin(self.router.run_and_wait(slot, script.0, (&keys, &args), replicas, (deadline, Some(claim)), ()))
+                .await;
         if outcome.as_ref().map_or_else(|failure| failure.settled, |_| true) {
             under_way.answered();
         }
@@ -164,12 +166,18 @@ impl Store {
         token: Option<FencingToken>,
         void: bool,
     ) -> Result<bool> {
-        self.free_id(claim.id(), keys, token, void.then(|| void_ttl(claim))).await
+        self.free_id(claim.id(), keys, token, void.then(|| void_ttl(claim)), None).await
+    }
+
+    /// The same for the lease of the claim, whose release waits for it.
+    pub(crate) async fn release(&self, claim: &Claim, keys: &NameKeys, token: FencingToken) -> Result<bool> {
+        let void = claim.is_unanswered().then(|| void_ttl(claim));
+        self.free_id(claim.id(), keys, Some(token), void, Some(claim)).await
     }
 
     /// Gives back what was handed to a claim for which nobody waits.
     pub(crate) async fn give_back(&self, id: ClaimId, keys: &NameKeys, token: FencingToken) -> Result<bool> {
-        self.free_id(id, keys, Some(token), None).await
+        self.free_id(id, keys, Some(token), None, None).await
     }
 
     async fn free_id(
@@ -178,13 +186,14 @@ impl Store {
         keys: &NameKeys,
         token: Option<FencingToken>,
         void: Option<u64>,
+        of: Option<&Claim>,
     ) -> Result<bool> {
         let (slot, deadline) = (self.slot(keys), self.deadline());
         let mut words = Words::with_room(7, 512);
         keys.begin(&mut words);
         keys.queue_key(&mut words);
         if void.is_some() {
-            keys.void_key(&id.to_string(), &mut words);
+            keys.void_key(id, &mut words);
         }
         match token {
             Some(token) => words.written(format_args!("{id} {token} ")),
@@ -198,17 +207,17 @@ impl Store {
             }
             None => FREE,
         };
-        let wanted = Wanted { verb, slot, words: Arc::new(words), deadline, claim: None };
+        let wanted = Wanted { verb, slot, words: Arc::new(words), deadline, claim: None, of };
         let outcome = self.bundled.run(&wanted).await;
         let answer = match outcome {
             Err(failure) if failure.next == Next::TryAgain => {
                 // Some keys are here and others there. Dead first: nothing may come in between.
                 if let Some(ttl) = void {
                     let dead = keys.void(&id.to_string());
-                    self.router.run(slot, &self.scripts.void, &[dead], &[ttl.to_string()], deadline).await?;
+                    Box::pin(self.router.run(slot, &self.scripts.void, &[dead], &[ttl.to_string()], deadline)).await?;
                 }
                 let args: Vec<_> = wanted.words.args().collect();
-                self.router.run(slot, &self.scripts.free_alone, &[keys.lock()], &args, deadline).await?
+                Box::pin(self.router.run(slot, &self.scripts.free_alone, &[keys.lock()], &args, deadline)).await?
             }
             outcome => outcome?,
         };

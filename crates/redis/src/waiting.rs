@@ -118,7 +118,7 @@ impl<'e> Waiting<'e> {
                 }
                 is_queued || state.is_hopeless(sent)
             };
-            if is_over || !std::mem::take(&mut may_listen) || !self.listens(&channel, slot).await {
+            if is_over || !std::mem::take(&mut may_listen) || !Box::pin(self.listens(&channel, slot)).await {
                 return Ok(Attempt::contended(left, holder));
             }
         }

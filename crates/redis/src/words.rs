@@ -3,11 +3,14 @@
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io::Write as _;
 
+/// The bytes that say how long a word is, before each.
+const HEAD: usize = 4;
+
 /// Keys, then arguments, as they will be sent.
 #[derive(Default)]
 pub(crate) struct Words {
+    /// One after the other, so that all take one piece of memory.
     bytes: Vec<u8>,
-    ends: Vec<usize>,
     keys: usize,
     /// The first key in short. Two keys may have the same.
     pub(crate) tag: u64,
@@ -24,7 +27,7 @@ impl Words {
 
     /// None yet, but room for so many words of so many bytes in all.
     pub(crate) fn with_room(words: usize, bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(words), keys: 0, tag: 0 }
+        Self { bytes: Vec::with_capacity(bytes + HEAD * words), keys: 0, tag: 0 }
     }
 
     /// With the tag of its first key.
@@ -43,20 +46,35 @@ impl Words {
 
     /// The next argument, of these parts.
     pub(crate) fn arg<P: AsRef<[u8]>>(&mut self, parts: &[P]) {
-        parts.iter().for_each(|part| self.bytes.extend_from_slice(part.as_ref()));
-        self.ends.push(self.bytes.len());
+        self.word(|bytes| parts.iter().for_each(|part| bytes.extend_from_slice(part.as_ref())));
     }
 
     /// The next argument, as it is written out.
     pub(crate) fn written(&mut self, what: std::fmt::Arguments<'_>) {
         // Into memory, which never fails.
-        let _ = self.bytes.write_fmt(what);
-        self.ends.push(self.bytes.len());
+        self.word(|bytes| drop(bytes.write_fmt(what)));
+    }
+
+    fn word(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let head = self.bytes.len();
+        self.bytes.extend([0; HEAD]);
+        write(&mut self.bytes);
+        let length = self.bytes.len().saturating_sub(head + HEAD);
+        // Nothing as long as 4 GiB is ever sent.
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        if let Some(place) = self.bytes.get_mut(head..head + HEAD) {
+            place.copy_from_slice(&length.to_le_bytes());
+        }
     }
 
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let begins = std::iter::once(0).chain(self.ends.iter().copied());
-        begins.zip(&self.ends).map(|(begin, end)| self.bytes.get(begin..*end).unwrap_or_default())
+        let mut rest = self.bytes.as_slice();
+        std::iter::from_fn(move || {
+            let (head, after) = rest.split_first_chunk::<HEAD>()?;
+            let (word, after) = after.split_at_checked(usize::try_from(u32::from_le_bytes(*head)).ok()?)?;
+            rest = after;
+            Some(word)
+        })
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {

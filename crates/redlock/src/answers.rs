@@ -2,7 +2,7 @@
 
 use crate::member::failure;
 use crate::set::lock;
-use fencelock_core::ErrorKind;
+use fencelock_core::{Claim, ErrorKind, by};
 use fencelock_redis::redis::Value;
 use fencelock_redis::{Leaving, NodeFailure, NodeWords, Posts};
 use std::future::poll_fn;
@@ -164,6 +164,8 @@ pub(crate) struct Answers<T> {
     hearing: Arc<Hearing<T>>,
     /// Until when the nodes have time.
     end: Option<Instant>,
+    /// The claim whose call waits for them.
+    of: Option<Claim>,
     only_while_wanted: bool,
 }
 
@@ -184,7 +186,13 @@ impl<T> Answers<T> {
     }
 
     fn new(hearing: Arc<Hearing<T>>, end: Option<Instant>) -> (Self, Arc<Hearing<T>>) {
-        (Self { hearing: Arc::clone(&hearing), end, only_while_wanted: false }, hearing)
+        (Self { hearing: Arc::clone(&hearing), end, of: None, only_while_wanted: false }, hearing)
+    }
+
+    /// They are waited for by the claim's own call.
+    pub(crate) fn of(mut self, claim: &Claim) -> Self {
+        self.of = Some(claim.clone());
+        self
     }
 
     /// What has not left when this is dropped never does.
@@ -199,7 +207,7 @@ impl<T> Answers<T> {
     /// Dropping the future loses no answer.
     pub(crate) async fn next(&mut self) -> Option<Answered<T>> {
         let Some(end) = self.end else { return self.told().await };
-        if let Ok(told) = timeout_at(end, self.told()).await {
+        if let Some(told) = by(end, self.of.as_ref(), self.told()).await {
             return told;
         }
         self.hearing.end(true);

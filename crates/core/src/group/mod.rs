@@ -10,6 +10,7 @@ mod renewals;
 pub use renewals::{Renewals, Renewed, Renewing, RenewsTogether};
 
 use crate::sync::lock;
+use crate::{Claim, by};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::Future;
@@ -18,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 /// Beside a trip that takes this long another may begin, however many it carries: what counts there is the way.
 const SLOW: Duration = Duration::from_millis(5);
@@ -334,18 +335,18 @@ pub struct Ticket<'a, T: Together> {
 }
 
 impl<T: Together> Ticket<'_, T> {
-    /// The answer, if it comes by `deadline`.
+    /// The answer, if it comes by `deadline`. `of` is the claim of the call that waits for it, as for [`by`](crate::by).
     ///
     /// # Errors
     /// Why it did not.
     ///
     /// # Cancel safety
     /// Dropping the future takes the request back, if it has not left.
-    pub async fn answer(mut self, deadline: Instant) -> Result<T::Answer, Unanswered> {
-        match timeout_at(deadline, &mut self.answer).await {
-            Ok(told) => told.unwrap_or(Err(Unanswered::NoAnswer)),
-            Err(_) if self.take_back() => Err(Unanswered::NeverLeft),
-            Err(_) => self.answer.try_recv().unwrap_or(Err(Unanswered::NoAnswer)),
+    pub async fn answer(mut self, deadline: Instant, of: Option<&Claim>) -> Result<T::Answer, Unanswered> {
+        match by(deadline, of, &mut self.answer).await {
+            Some(told) => told.unwrap_or(Err(Unanswered::NoAnswer)),
+            None if self.take_back() => Err(Unanswered::NeverLeft),
+            None => self.answer.try_recv().unwrap_or(Err(Unanswered::NoAnswer)),
         }
     }
 

@@ -64,7 +64,7 @@ async fn ask(group: Group<Doubles>, key: u16, number: u64) -> Result<u64, Unansw
             tokio::time::sleep(group.sends().takes).await;
             Ok(number * 2)
         }
-        Turn::Together(ticket) => ticket.answer(soon()).await,
+        Turn::Together(ticket) => ticket.answer(soon(), None).await,
     }
 }
 
@@ -132,9 +132,9 @@ async fn each_has_its_own_limit_and_knows_whether_it_left() {
     let first = asked(&group, [0]);
     tokio::task::yield_now().await;
     let Turn::Together(short) = group.join(0, || 1) else { panic!("the first is under way") };
-    assert_eq!(short.answer(Instant::now() + Duration::from_millis(10)).await, Err(Unanswered::NeverLeft));
+    assert_eq!(short.answer(Instant::now() + Duration::from_millis(10), None).await, Err(Unanswered::NeverLeft));
     let Turn::Together(long) = group.join(0, || 2) else { panic!("the first is under way") };
-    assert_eq!(long.answer(Instant::now() + Duration::from_millis(150)).await, Err(Unanswered::NoAnswer));
+    assert_eq!(long.answer(Instant::now() + Duration::from_millis(150), None).await, Err(Unanswered::NoAnswer));
     assert_eq!(*lock(&group.sends().sent), [[2]]);
     for answer in first {
         answer.await.unwrap().unwrap();
@@ -160,7 +160,7 @@ async fn what_is_posted_leaves_with_all_of_its_moment_and_what_is_over_never_doe
     tokio::task::yield_now().await;
     let Turn::Together(over) = group.join(0, || 17) else { panic!("the first are under way") };
     group.post(0, 3);
-    assert_eq!(over.answer(soon()).await, Err(Unanswered::NeverLeft));
+    assert_eq!(over.answer(soon(), None).await, Err(Unanswered::NeverLeft));
     tokio::time::sleep(group.sends().takes * 2).await;
     assert_eq!(*lock(&group.sends().sent), [vec![1, 2], vec![3]]);
     assert_eq!(group.sends().left.load(Ordering::SeqCst), 3);
@@ -249,5 +249,5 @@ fn a_runtime_that_ends_leaves_nobody_waiting() {
     let Turn::Together(ticket) = group.join(0, || 1) else { panic!("one is") };
     drop(alone);
     let outside = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    assert_eq!(outside.block_on(ticket.answer(soon())), Err(Unanswered::NeverLeft));
+    assert_eq!(outside.block_on(ticket.answer(soon(), None)), Err(Unanswered::NeverLeft));
 }

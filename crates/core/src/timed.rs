@@ -1,0 +1,93 @@
+//! Waiting with a limit, without a timer where one can be made later.
+
+use crate::Claim;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// A limit that is further away than this can be seen to when a call that lies with its caller has been taken over.
+const FAR: Duration = Duration::from_millis(100);
+
+/// What `work` comes to, or none if it is not done by `deadline`.
+///
+/// `of` is the claim of the call that this is part of, where it runs in that call's own future and not in a task beside it:
+/// while the call is [watched](Claim::is_watched) and `deadline` is far, no timer is made. Most calls are answered long before.
+///
+/// # Cancel safety
+/// That of `work`.
+pub async fn by<F: Future>(deadline: Instant, of: Option<&Claim>, work: F) -> Option<F::Output> {
+    let of = of.filter(|_| deadline.saturating_duration_since(Instant::now()) >= FAR);
+    timed(|| sleep_until(deadline), of, work).await
+}
+
+/// The same with a timer of the caller's, which is made when it is needed, and must be far.
+pub(crate) async fn timed<F: Future>(timer: impl FnOnce() -> Sleep, of: Option<&Claim>, work: F) -> Option<F::Output> {
+    let (mut work, mut timer, mut set) = (pin!(work), Some(timer), pin!(None));
+    poll_fn(|cx| {
+        if let Poll::Ready(outcome) = work.as_mut().poll(cx) {
+            return Poll::Ready(Some(outcome));
+        }
+        if set.is_none() {
+            if of.is_some_and(Claim::is_watched) {
+                return Poll::Pending;
+            }
+            set.set(timer.take().map(|timer| timer()));
+        }
+        set.as_mut().as_pin_mut().map_or(Poll::Pending, |timer| timer.poll(cx).map(|()| None))
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rescue::Moves;
+    use crate::{LockName, Terms};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, Weak};
+    use tokio::time::sleep;
+
+    struct Berth(AtomicBool);
+
+    impl Moves for Berth {
+        fn move_over(&self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+
+        fn has_moved(&self) -> bool {
+            self.0.load(Ordering::SeqCst)
+        }
+    }
+
+    fn watched() -> (Claim, Arc<Berth>) {
+        let claim = Terms::new(LockName::new("a").unwrap(), Duration::from_secs(1)).mint().unwrap();
+        let berth = Arc::new(Berth(AtomicBool::new(false)));
+        let moves: Weak<dyn Moves> = Arc::downgrade(&(Arc::clone(&berth) as Arc<dyn Moves>));
+        claim.driven_by(Some(moves));
+        (claim, berth)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_watched_is_timed_when_it_is_polled_again_elsewhere() {
+        let begun = Instant::now();
+        let (claim, berth) = watched();
+        let mut lying = pin!(by(begun + Duration::from_secs(1), Some(&claim), std::future::pending::<()>()));
+        assert!(tokio::time::timeout(Duration::from_secs(60), &mut lying).await.is_err(), "nobody rings");
+        berth.move_over();
+        assert!(tokio::time::timeout(Duration::from_secs(60), &mut lying).await.unwrap().is_none());
+        assert_eq!(begun.elapsed(), Duration::from_secs(60), "its time was over");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_near_or_nobodys_is_timed_at_once() {
+        let (claim, _berth) = watched();
+        for (limit, of) in [(Duration::from_millis(99), Some(&claim)), (Duration::from_secs(2), None)] {
+            let begun = Instant::now();
+            assert!(by(begun + limit, of, sleep(Duration::from_secs(9))).await.is_none());
+            assert_eq!(begun.elapsed(), limit);
+        }
+        assert_eq!(by(Instant::now(), None, async { 7 }).await, Some(7), "what is done is done");
+    }
+}
