@@ -18,6 +18,7 @@ pub(crate) struct Lanes(Arc<Mutex<ByName>>);
 struct ByName {
     lanes: HashMap<LockName, Lane>,
     /// Queues that nobody is in, as new: what each waiter needs, and for a moment only.
+    #[expect(clippy::vec_box, reason = "a queue keeps its place in memory")]
     spare: Vec<Box<Queue>>,
 }
 

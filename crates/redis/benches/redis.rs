@@ -102,16 +102,12 @@ impl Raw {
     async fn once(&mut self, task: usize) {
         let id = format!("{:032x}", fastrand::u128(..));
         let tag = format!("raw:{{{task}}}:");
-        let (lock, fence, void) = (format!("{tag}lock:{task}"), format!("{tag}fence"), format!("{tag}void:{id}"));
+        let lock = format!("{tag}lock:{task}");
         let mut acquire = self.acquire.prepare_invoke();
-        acquire.key(&lock).key(&fence).key(&void).arg(&id).arg("30000").arg("0 7 bench:1").arg("0").arg("0");
+        acquire.key("raw:fence").key("raw:dead").key(&lock).arg(&id).arg("30000").arg("0 7 bench:1").arg("0").arg("0");
         let token: String = acquire.invoke_async(&mut self.connection).await.unwrap();
         let mut free = self.free.prepare_invoke();
-        free.key(&lock)
-            .key(&fence)
-            .key(format!("{tag}wait:{task}"))
-            .arg(format!("{id} {token} "))
-            .arg(format!("{tag}free:{task}"));
+        free.key("raw:fence").key("raw:dead").key(&lock).key(format!("{tag}wait:{task}")).arg(format!("{id} {token} "));
         let freed: i64 = free.invoke_async(&mut self.connection).await.unwrap();
         assert_eq!(freed, 1);
     }

@@ -30,14 +30,8 @@ impl Words {
         let key = |what: &str| format!("{tag}{what}:bench/{at}");
         let args = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         [
-            Self {
-                keys: vec![key("lock"), format!("{tag}fence"), format!("{tag}void:{id}")],
-                args: args(&[&id, "30000", "0 20 some-host/bench:1234"]),
-            },
-            Self {
-                keys: vec![key("lock"), format!("{tag}fence"), key("wait")],
-                args: args(&[&format!("{id} "), &key("free")]),
-            },
+            Self { keys: vec![key("lock")], args: args(&[&id, "30000", "0 20 some-host/bench:1234"]) },
+            Self { keys: vec![key("lock"), key("wait")], args: args(&[&format!("{id} ")]) },
         ]
     }
 }
@@ -49,10 +43,11 @@ fn together(which: usize, body: &str) -> Cmd {
     let body = body.replace("#hold > 33", "true").replace("BASE", "0");
     let script = format!(
         "local K, A, call, try = KEYS, ARGV, redis.call, redis.pcall\nlocal function time() return call('time') end\n\
-         local k, a, n, answers, number = 0, 0, {TOGETHER}, {{}}, 0\nlocal function many()\n{body}\nend\nmany()\nreturn answers"
+         local k, a, n, answers, number = 2, 0, {TOGETHER}, {{}}, 0\nlocal function many()\n{body}\nend\nmany()\nreturn answers"
     );
     let mut call = cmd("EVAL");
-    call.arg(script).arg(all.iter().map(|words| words.keys.len()).sum::<usize>());
+    call.arg(script).arg(2 + all.iter().map(|words| words.keys.len()).sum::<usize>());
+    call.arg("fencelock:fence").arg("fencelock:dead");
     all.iter().for_each(|words| {
         call.arg(&words.keys);
     });
@@ -89,10 +84,7 @@ fn main() {
         calls.add_command(together(0, acquire)).add_command(together(1, free));
         calls
     };
-    for at in 0..TOGETHER {
-        let _: redis::Value =
-            cmd("SET").arg(format!("fencelock:{{{at}}}:fence")).arg(1).query(&mut connection).unwrap();
-    }
+    let _: redis::Value = cmd("SET").arg("fencelock:fence").arg(1).query(&mut connection).unwrap();
     let owned = Script::new(OWNED);
     owned.prepare_invoke().load(&mut connection).unwrap();
     let (mut plain, mut checked) = (Pipeline::new(), Pipeline::new());

@@ -50,7 +50,7 @@ impl Store {
     pub(crate) async fn force_release(&self, name: &LockName, only: Option<FencingToken>) -> Result<bool> {
         let keys = self.keys.of(name);
         let only = only.map_or_else(String::new, |token| token.to_string());
-        let (all, what) = ([keys.lock(), keys.fence(), keys.queue()], [keys.channel(), only]);
+        let (all, what) = ([keys.lock(), keys.fence(), keys.queue()], [only]);
         let answer = match self.router.run(keys.slot(), &self.scripts.force, &all, &what, self.deadline()).await {
             // Some keys are here and others there.
             Err(failure) if failure.next == Next::TryAgain => {

@@ -28,6 +28,8 @@ const FEW: usize = 8;
 pub(crate) struct Bundle {
     scripts: Vec<LuaScript>,
     together: LuaScript,
+    /// So many keys come first that all requests of a call have in common.
+    shared: usize,
     /// The same for a node of a Cluster, where a message goes to the other nodes as well: nothing is told by what is done
     /// for many at once, which looks whether anybody listens here.
     one_by_one: LuaScript,
@@ -42,7 +44,7 @@ pub(crate) struct Verb {
 }
 
 impl Verb {
-    /// With as many keys and arguments, which it names one by one, as `KEYS[1]`.
+    /// With as many keys of its own and arguments, which it names one by one, as `KEYS[1]`: those that are shared come first.
     pub(crate) fn new(script: LuaScript, keys: usize, args: usize) -> Self {
         Self { script, keys, args, many: None }
     }
@@ -56,10 +58,15 @@ impl Verb {
 }
 
 impl Bundle {
-    pub(crate) fn new(verbs: impl IntoIterator<Item = Verb>) -> Self {
+    /// The first so many keys of each request are the same for all that share a call, and are sent once.
+    pub(crate) fn new(shared: usize, verbs: impl IntoIterator<Item = Verb>) -> Self {
         let (mut together, mut one_by_one, mut scripts) = (String::new(), String::new(), Vec::new());
         for Verb { script, keys, args, many } in verbs {
             let body = PLACES.iter().fold(script.source().to_owned(), |body, (from, to)| body.replace(from, to));
+            let body = (1..=shared + keys).fold(body, |body, key| {
+                let place = if key > shared { format!("K[k + {}]", key - shared) } else { format!("K[{key}]") };
+                body.replace(&format!("KEYS[{key}]"), &place)
+            });
             let verb = format!("{{{keys}, {args}, function(k, a)\n{body}\nend");
             let _ = writeln!(one_by_one, "{verb}}},");
             let _ = match many {
@@ -68,19 +75,17 @@ impl Bundle {
             };
             scripts.push(script);
         }
-        let whole = |verbs: &str| LuaScript::splitting(include_str!("scripts/bundle.lua").replace("--VERBS--", verbs));
-        Self { scripts, together: whole(&together), one_by_one: whole(&one_by_one) }
+        let whole = |verbs: &str| {
+            let source = include_str!("scripts/bundle.lua").replace("SHARED", &shared.to_string());
+            LuaScript::splitting(source.replace("--VERBS--", verbs))
+        };
+        Self { scripts, together: whole(&together), shared, one_by_one: whole(&one_by_one) }
     }
 }
 
 /// Where a script finds in a bundle what it finds elsewhere when it is by itself.
-const PLACES: [(&str, &str); 5] = [
-    ("redis.call('time')", "time()"),
-    ("redis.call(", "call("),
-    ("redis.pcall(", "try("),
-    ("KEYS[", "K[k + "),
-    ("ARGV[", "A[a + "),
-];
+const PLACES: [(&str, &str); 4] =
+    [("redis.call('time')", "time()"), ("redis.call(", "call("), ("redis.pcall(", "try("), ("ARGV[", "A[a + ")];
 
 /// Whereto a call goes on when it was sent away from where it was sent first.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -103,6 +108,7 @@ struct Sender {
 /// A request that waits for others.
 struct Asked {
     verb: usize,
+    slot: u16,
     words: Arc<Words>,
     deadline: Instant,
     /// The claim which has to know of the request, if it could take a lock.
@@ -118,6 +124,8 @@ struct Asked {
 pub(crate) struct Wanted<'a> {
     pub(crate) verb: usize,
     pub(crate) slot: u16,
+    /// Requests of one group may share a call: what they have in common is the same.
+    pub(crate) group: u16,
     pub(crate) words: Arc<Words>,
     pub(crate) deadline: Instant,
     /// The claim which has to know of the request, if it could take a lock.
@@ -138,9 +146,9 @@ impl Bundled {
     /// A request that has not left when the future is dropped never does.
     pub(crate) async fn run(&self, wanted: &Wanted<'_>) -> Result<Value, Failure> {
         let sends = self.0.sends();
-        let key = if sends.router.is_cluster() { wanted.slot } else { 0 };
         let asked = || Asked {
             verb: wanted.verb,
+            slot: wanted.slot,
             words: Arc::clone(&wanted.words),
             deadline: wanted.deadline,
             claim: wanted.claim.cloned(),
@@ -148,7 +156,7 @@ impl Bundled {
             post: None,
             pass: 0,
         };
-        match self.0.join(key, asked) {
+        match self.0.join(wanted.group, asked) {
             // Boxed, so that who travels with others has no room for it.
             Turn::Alone(trip) => Box::pin(sends.alone(wanted, trip)).await,
             Turn::Together(ticket) => match ticket.answer(wanted.deadline, wanted.of).await {
@@ -163,19 +171,20 @@ impl Bundled {
 
     /// As [`run`](Self::run) for a server without slots; whoever posted it is told, and need not wait.
     pub(crate) fn post(&self, verb: usize, words: Arc<Words>, deadline: Instant, post: Post) {
-        self.0.post(0, Asked { verb, words, deadline, claim: None, under_way: None, post: Some(post), pass: 0 });
+        let post = Some(post);
+        self.0.post(0, Asked { verb, slot: 0, words, deadline, claim: None, under_way: None, post, pass: 0 });
     }
 }
 
 impl Sender {
     /// Sends what has gathered, by itself if it is one.
-    async fn gathered(&self, slot: u16, gathered: &[Asking<Self>]) -> Result<Vec<Value>, Failure> {
-        let [Asking { asked, .. }] = gathered else { return self.together(slot, gathered).await };
+    async fn gathered(&self, gathered: &[Asking<Self>]) -> Result<Vec<Value>, Failure> {
+        let [Asking { asked, .. }] = gathered else { return self.together(gathered).await };
         let (Manner::Once, Some(script)) = (self.manner, self.bundle.scripts.get(asked.verb)) else {
-            return self.together(slot, gathered).await;
+            return self.together(gathered).await;
         };
         let (keys, args) = asked.words.split();
-        Ok(vec![self.router.run_once(slot, script, &keys, &args, asked.deadline).await?])
+        Ok(vec![self.router.run_once(asked.slot, script, &keys, &args, asked.deadline).await?])
     }
 
     /// Whether what was answered so may be answered better if it is sent again, by itself.
@@ -185,7 +194,7 @@ impl Sender {
 
     /// Sends a request by itself, and on to wherever it is to go; the trip ends with its first answer.
     async fn alone(&self, wanted: &Wanted<'_>, trip: impl Send) -> Result<Value, Failure> {
-        let Wanted { verb, slot, words, deadline, claim, of } = wanted;
+        let Wanted { verb, slot, words, deadline, claim, of, .. } = wanted;
         let (keys, args) = words.split();
         let Some(script) = self.bundle.scripts.get(*verb) else { return Err(Failure::odd_answer()) };
         let under_way = claim.map(Claim::request);
@@ -200,8 +209,11 @@ impl Sender {
         outcome
     }
 
-    async fn together(&self, slot: u16, gathered: &[Asking<Self>]) -> Result<Vec<Value>, Failure> {
+    async fn together(&self, gathered: &[Asking<Self>]) -> Result<Vec<Value>, Failure> {
+        let Some(Asking { asked: first, .. }) = gathered.first() else { return Ok(Vec::new()) };
         let (mut keys, mut args) = (Vec::with_capacity(gathered.len() * 3), Vec::with_capacity(gathered.len() * 6));
+        let (slot, shared) = (first.slot, self.bundle.shared);
+        keys.extend(first.words.keys().take(shared));
         // Of each verb which it is, and how many there are.
         let runs: Vec<_> = gathered
             .chunk_by(|one, next| one.asked.verb == next.asked.verb)
@@ -210,7 +222,7 @@ impl Sender {
         for (run, head) in &runs {
             args.extend(head.iter().map(String::as_bytes));
             for asking in *run {
-                keys.extend(asking.asked.words.keys());
+                keys.extend(asking.asked.words.keys().skip(shared));
                 args.extend(asking.asked.words.args());
             }
         }
@@ -269,9 +281,9 @@ impl Together for Sender {
         true
     }
 
-    async fn send(&self, slot: u16, mut gathered: Vec<Asking<Self>>) {
+    async fn send(&self, _: u16, mut gathered: Vec<Asking<Self>>) {
         in_order(&mut gathered, self.manner);
-        let outcomes: Vec<_> = match self.gathered(slot, &gathered).await {
+        let outcomes: Vec<_> = match self.gathered(&gathered).await {
             Ok(answers) => answers.into_iter().map(failed).collect(),
             Err(failure) => {
                 // Otherwise it was sent on already, as far as that goes.
@@ -343,7 +355,8 @@ mod tests {
         let bundle = Scripts::bundle(0);
         let code: String = bundle.together.source().lines().filter(|line| !line.trim().starts_with("--")).collect();
         assert_eq!((code.matches("KEYS").count(), code.matches("ARGV").count()), (1, 1), "{code}");
-        assert!(code.contains("K[k + 1]") && code.contains("A[a + 7]"));
+        assert!(["K[1]", "K[2]", "K[k + 1]", "K[k + 2]", "A[a + 7]"].iter().all(|place| code.contains(place)));
+        assert!(!code.contains("K[k + 3]"), "no verb has three keys of its own");
     }
 
     #[test]

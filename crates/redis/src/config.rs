@@ -252,6 +252,10 @@ impl RedisConfig {
         self
     }
 
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.deployment, Deployment::Cluster(_))
+    }
+
     /// What cannot be right whatever the servers are.
     pub(crate) fn check(&self) -> Result<()> {
         let hosts = match &self.deployment {
@@ -262,7 +266,7 @@ impl RedisConfig {
         if hosts.is_empty() || hosts.iter().any(|(host, port)| host.is_empty() || *port == 0) {
             return Err(invalid("every server has a host and a port"));
         }
-        if matches!(self.deployment, Deployment::Cluster(_)) && self.database != 0 {
+        if self.is_cluster() && self.database != 0 {
             return Err(invalid("a Cluster has one database only, which is 0"));
         }
         let bad = |c: char| c.is_control() || c.is_whitespace() || matches!(c, '{' | '}');

@@ -83,7 +83,7 @@ impl RedisGate {
             return Err(failure.into());
         }
         let enter = LuaScript::new(include_str!("scripts/enter.lua"));
-        Ok(Self { keys: Keys::new(config.prefix.as_str()), router, enter, limit })
+        Ok(Self { keys: Keys::new(config.prefix.as_str(), config.is_cluster()), router, enter, limit })
     }
 }
 

@@ -3,58 +3,83 @@
 //! | key | type | what |
 //! |---|---|---|
 //! | `<prefix>:{<shard>}:lock:<name>` | string: id, token, at, delay, length of the holder, holder, note | a held lock; expires |
-//! | `<prefix>:{<shard>}:fence` | string | the last token given out in the shard; never expires |
+//! | `<prefix>:fence`, in a Cluster `<prefix>:{<shard>}:fence` | string | the last token given out there; never expires |
+//! | `<prefix>:dead`, in a Cluster `<prefix>:{<shard>}:dead` | sorted set, by the millisecond until which | ids of claims that are dead; expires |
 //! | `<prefix>:{<shard>}:wait:<name>` | hash: first, last, least; of each place its claim; of each claim what it asks for | a queue; expires |
-//! | `<prefix>:{<shard>}:void:<id>` | string | a claim's id that is dead; expires |
 //! | `<prefix>:{<shard>}:gate:<resource>` | string | the largest token that has entered; never expires |
 //! | `<prefix>:{layout}` | string | the layout's version |
 //!
 //! The shard is xxh3-64 of the name modulo 1,024, in decimal. It is all that is
 //! hashed to a Cluster slot, so a lock and its counter lie together, and braces
-//! in a name mean nothing, since a tag ends at the first `}`.
+//! in a name mean nothing, since a tag ends at the first `}`. Where there are no slots all locks
+//! have one counter: of many that are granted in one call it is read once.
 
 use crate::words::Words;
-use fencelock_core::{ClaimId, LockName};
-use std::fmt::Write as _;
+use fencelock_core::LockName;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Change it with anything above that a client of another version would misread.
-pub(crate) const LAYOUT: &str = "2";
+pub(crate) const LAYOUT: &str = "3";
 const LOCK: &str = "lock:";
 const FENCE: &str = "fence";
 const WAIT: &str = "wait:";
-const VOID: &str = "void:";
-const FREE: &str = "free:";
+const DEAD: &str = "dead";
 const SHARDS: u64 = 1_024;
 const SLOTS: u16 = 16_384;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     prefix: Arc<str>,
+    /// Counter and dead ids, where all locks have the same.
+    shared: Option<Arc<[String; 2]>>,
+}
+
+/// A name's shard, written out once: it is in every key.
+#[derive(Clone, Copy, Debug)]
+struct Shard {
+    number: u16,
+    digits: [u8; 4],
+}
+
+impl Shard {
+    fn of(name: &LockName) -> Self {
+        let number = u16::try_from(xxh3_64(name.as_str().as_bytes()) % SHARDS).unwrap_or_default();
+        let (mut digits, mut rest) = ([b'0'; 4], number);
+        for digit in digits.iter_mut().rev() {
+            *digit = b"0123456789".get(usize::from(rest % 10)).copied().unwrap_or_default();
+            rest /= 10;
+        }
+        Self { number, digits }
+    }
+
+    /// Without leading zeros.
+    fn as_str(&self) -> &str {
+        let zeros = self.digits.iter().take(3).take_while(|digit| **digit == b'0').count();
+        self.digits.get(zeros..).and_then(|digits| std::str::from_utf8(digits).ok()).unwrap_or_default()
+    }
 }
 
 /// The keys of one lock.
 #[derive(Clone, Debug)]
 pub(crate) struct NameKeys {
-    /// `<prefix>:{<shard>}:`, with which every key and channel of the name begins.
-    stem: String,
-    shard: u64,
+    prefix: Arc<str>,
+    shard: Shard,
     name: LockName,
+    shared: Option<Arc<[String; 2]>>,
 }
 
 impl Keys {
-    pub(crate) fn new(prefix: impl Into<Arc<str>>) -> Self {
-        Self { prefix: prefix.into() }
+    /// Of a server by itself, or of a Cluster, in which what belongs together lies in one slot.
+    pub(crate) fn new(prefix: impl Into<Arc<str>>, is_cluster: bool) -> Self {
+        let prefix = prefix.into();
+        let shared = || Arc::new([FENCE, DEAD].map(|what| format!("{prefix}:{what}")));
+        Self { shared: (!is_cluster).then(shared), prefix }
     }
 
     pub(crate) fn of(&self, name: &LockName) -> NameKeys {
-        let shard = xxh3_64(name.as_str().as_bytes()) % SHARDS;
-        let mut stem = String::with_capacity(self.prefix.len() + 8);
-        stem.push_str(&self.prefix);
-        // Into memory, which never fails.
-        let _ = write!(stem, ":{{{shard}}}:");
-        NameKeys { stem, shard, name: name.clone() }
+        let (prefix, shared) = (Arc::clone(&self.prefix), self.shared.clone());
+        NameKeys { prefix, shard: Shard::of(name), name: name.clone(), shared }
     }
 
     pub(crate) fn layout(&self) -> String {
@@ -85,67 +110,69 @@ impl NameKeys {
         &self.name
     }
 
-    /// The stem, then the parts.
-    fn key(&self, parts: &[&str]) -> String {
-        let length = parts.iter().map(|part| part.len()).sum::<usize>();
-        let mut key = String::with_capacity(self.stem.len() + length);
-        key.push_str(&self.stem);
-        parts.iter().for_each(|part| key.push_str(part));
-        key
+    /// `<prefix>:{<shard>}:`, with which every key and channel of the name begins, then two parts.
+    fn parts<'k>(&'k self, what: &'k str, of: &'k str) -> [&'k str; 6] {
+        [&self.prefix, ":{", self.shard.as_str(), "}:", what, of]
+    }
+
+    fn key(&self, what: &str, of: &str) -> String {
+        self.parts(what, of).concat()
     }
 
     /// What a caller's own key in the same slot begins with.
     pub(crate) fn tag(&self) -> String {
-        format!("{{{}}}", self.shard)
+        format!("{{{}}}", self.shard.number)
     }
 
     pub(crate) fn lock(&self) -> String {
-        self.key(&[LOCK, self.name.as_str()])
+        self.key(LOCK, self.name.as_str())
     }
 
-    /// Lock and counter, with which the keys of all that changes them begin.
+    /// Counter, dead ids and lock, with which the keys of all that changes them begin. Locks of one [group](Self::group)
+    /// have the first two in common.
     pub(crate) fn begin(&self, words: &mut Words) {
-        words.key(&[self.stem.as_bytes(), LOCK.as_bytes(), self.name.as_str().as_bytes()]);
-        words.key(&[self.stem.as_bytes(), FENCE.as_bytes()]);
+        match self.shared.as_deref() {
+            Some(shared) => shared.iter().for_each(|key| words.key(&[key])),
+            None => [FENCE, DEAD].iter().for_each(|what| words.key(&self.parts(what, ""))),
+        }
+        words.key(&self.parts(LOCK, self.name.as_str()));
+    }
+
+    /// What may be asked in one call with others.
+    pub(crate) fn group(&self) -> u16 {
+        if self.shared.is_some() { 0 } else { self.shard.number }
     }
 
     pub(crate) fn fence(&self) -> String {
-        self.key(&[FENCE])
+        self.shared.as_deref().map_or_else(|| self.key(FENCE, ""), |[fence, _]| fence.clone())
+    }
+
+    /// The ids that are dead.
+    pub(crate) fn dead(&self) -> String {
+        self.shared.as_deref().map_or_else(|| self.key(DEAD, ""), |[_, dead]| dead.clone())
     }
 
     /// Who waits for the lock.
     pub(crate) fn queue(&self) -> String {
-        self.key(&[WAIT, self.name.as_str()])
+        self.key(WAIT, self.name.as_str())
     }
 
     pub(crate) fn queue_key(&self, words: &mut Words) {
-        words.key(&[self.stem.as_bytes(), WAIT.as_bytes(), self.name.as_str().as_bytes()]);
-    }
-
-    pub(crate) fn void(&self, id: &str) -> String {
-        self.key(&[VOID, id])
-    }
-
-    pub(crate) fn void_key(&self, id: ClaimId, words: &mut Words) {
-        words.key(&[self.stem.as_bytes(), VOID.as_bytes(), &id.to_digits()]);
+        words.key(&self.parts(WAIT, self.name.as_str()));
     }
 
     pub(crate) fn gate(&self) -> String {
-        self.key(&["gate:", self.name.as_str()])
+        self.key("gate:", self.name.as_str())
     }
 
-    /// The channel on which a release of the lock is told.
+    /// The channel on which a release of the lock is told: called as its key is, so that nothing need say so.
     pub(crate) fn channel(&self) -> String {
-        self.key(&[FREE, self.name.as_str()])
-    }
-
-    pub(crate) fn channel_arg(&self, words: &mut Words) {
-        words.arg(&[self.stem.as_bytes(), FREE.as_bytes(), self.name.as_str().as_bytes()]);
+        self.lock()
     }
 
     /// The channel on which a client is told what it was handed in this shard: by the node that has it.
     pub(crate) fn mail(&self, client: &str) -> String {
-        self.key(&["to:", client])
+        self.key("to:", client)
     }
 
     pub(crate) fn slot(&self) -> u16 {
@@ -190,7 +217,11 @@ mod tests {
     use std::collections::HashSet;
 
     fn keys(name: &str) -> NameKeys {
-        Keys::new("fencelock").of(&LockName::new(name).unwrap())
+        in_cluster().of(&LockName::new(name).unwrap())
+    }
+
+    fn in_cluster() -> Keys {
+        Keys::new("fencelock", true)
     }
 
     #[test]
@@ -212,11 +243,11 @@ mod tests {
             ["a", "A", "a/b", "a{b}", "{a}b", "}{", "{}", "a:b", "a b", "ключ", "鍵", "🔒", "lock:a", "a*", &long]
         {
             let keys = keys(name);
-            for key in [keys.lock(), keys.fence(), keys.queue(), keys.void("07"), keys.gate(), keys.channel()] {
+            for key in [keys.lock(), keys.fence(), keys.queue(), keys.dead(), keys.gate(), keys.channel()] {
                 assert_eq!(slot(key.as_bytes()), keys.slot(), "{key}");
             }
             assert!(seen.insert(keys.lock()), "{name}");
-            assert_eq!(Keys::new("fencelock").name_of(&keys.lock()).unwrap().as_str(), name);
+            assert_eq!(in_cluster().name_of(&keys.lock()).unwrap().as_str(), name);
         }
     }
 
@@ -233,15 +264,19 @@ mod tests {
         }
         let keys = keys("a");
         assert_eq!(
-            [keys.fence(), keys.queue(), keys.void("07"), keys.channel()],
-            ["fencelock:{543}:fence", "fencelock:{543}:wait:a", "fencelock:{543}:void:07", "fencelock:{543}:free:a"]
+            [keys.fence(), keys.queue(), keys.dead(), keys.channel()],
+            ["fencelock:{543}:fence", "fencelock:{543}:wait:a", "fencelock:{543}:dead", "fencelock:{543}:lock:a"]
         );
-        assert_eq!([keys.gate(), Keys::new("fencelock").layout()], ["fencelock:{543}:gate:a", "fencelock:{layout}"]);
-        assert_eq!(LAYOUT, "2");
+        assert_eq!([keys.gate(), in_cluster().layout()], ["fencelock:{543}:gate:a", "fencelock:{layout}"]);
+        let alone = Keys::new("fencelock", false).of(&LockName::new("a").unwrap());
+        assert_eq!([alone.fence(), alone.dead()], ["fencelock:fence", "fencelock:dead"]);
+        assert_eq!([alone.lock(), alone.queue(), alone.gate()], [keys.lock(), keys.queue(), keys.gate()]);
+        assert_eq!((alone.group(), keys.group()), (0, 543));
+        assert_eq!(LAYOUT, "3");
     }
 
     #[test]
     fn patterns_take_nothing_for_a_wildcard() {
-        assert_eq!(Keys::new("my*app").pattern("a?[b]"), "my\\*app:{*}:lock:a\\?\\[b\\]*");
+        assert_eq!(Keys::new("my*app", false).pattern("a?[b]"), "my\\*app:{*}:lock:a\\?\\[b\\]*");
     }
 }

@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_is_told_is_kept_for_who_has_a_place() {
-        let mail = Mail::new(Keys::new("fencelock")).unwrap();
+        let mail = Mail::new(Keys::new("fencelock", false)).unwrap();
         let id = ClaimId::from_bytes([7; 16]);
         let place = mail.place(id);
         let lease = place.again();

@@ -69,7 +69,7 @@ impl NodeBundle {
     /// first run first.
     #[must_use]
     pub fn new(verbs: impl IntoIterator<Item = NodeVerb>) -> Self {
-        Self(Arc::new(Bundle::new(verbs.into_iter().map(|verb| verb.0))))
+        Self(Arc::new(Bundle::new(0, verbs.into_iter().map(|verb| verb.0))))
     }
 }
 
@@ -135,7 +135,7 @@ impl Node {
     pub fn new(config: RedisConfig, bundle: &NodeBundle, up: impl Fn() + Send + Sync + 'static) -> Result<Self> {
         config.check()?;
         let config = Arc::new(RedisConfig { as_it_is: true, ..config });
-        let ears = Ears::new(Keys::new(config.prefix.as_str()), config.request_timeout);
+        let ears = Ears::new(Keys::new(config.prefix.as_str(), false), config.request_timeout);
         let events = Events { ears: Arc::downgrade(&ears), up: Some(Arc::new(up)) };
         let router = Router::new(&config, events);
         ears.attach(&router);
@@ -190,7 +190,10 @@ impl Node {
     ) -> std::result::Result<Value, NodeFailure> {
         let deadline = Instant::now() + limit;
         let words = Arc::new(Words::new(keys, args));
-        Ok(self.bundled.run(&Wanted { verb: script, slot: 0, words, deadline, claim: None, of: None }).await?)
+        Ok(self
+            .bundled
+            .run(&Wanted { verb: script, slot: 0, group: 0, words, deadline, claim: None, of: None })
+            .await?)
     }
 
     /// Leaves a script of the bundle here, by its place there, to be run as [`run_together`](Self::run_together)

@@ -152,7 +152,7 @@ impl Opener {
 
     /// A replica takes no locks, and another layout would lock beside ours.
     async fn check(&self, connection: &mut MultiplexedConnection) -> Result<(), Failure> {
-        let layout = Keys::new(self.config.prefix.as_str()).layout();
+        let layout = Keys::new(self.config.prefix.as_str(), false).layout();
         let mut asked = redis::pipe();
         asked.ignore_errors();
         asked.cmd("ROLE").cmd("SETNX").arg(&layout).arg(LAYOUT).cmd("GET").arg(&layout);

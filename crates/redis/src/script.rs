@@ -80,6 +80,10 @@ pub(crate) const FREE_DEAD: usize = 4;
 
 const ACQUIRE_LUA: &str = include_str!("scripts/acquire.lua");
 const FREE_LUA: &str = include_str!("scripts/free.lua");
+const KILL_LUA: &str = include_str!("scripts/kill.lua");
+
+/// What all requests of a call have in common: the counter, and the ids that are dead.
+const SHARED: usize = 2;
 
 /// What is granted again and again is never told more than it needs.
 fn acquiring(script: &str, base: u64) -> String {
@@ -88,7 +92,7 @@ fn acquiring(script: &str, base: u64) -> String {
 
 /// An acquire whose id may have been sent before.
 fn spending(acquire: &str) -> String {
-    acquire.replace("--SPENT--\n", include_str!("scripts/spent.lua"))
+    [KILL_LUA, &acquire.replace("--SPENT--\n", include_str!("scripts/spent.lua"))].concat()
 }
 
 /// A script of its own, so that who reserves nothing sends nothing more. The hold keeps the last token.
@@ -103,7 +107,7 @@ fn waiting(acquire: &str) -> String {
         // What is handed over is asked for once more where an answer did not come: what that answered must take nothing later.
         .replace(
             "    return held:match(",
-            "    if ARGV[4] ~= '0' then redis.pcall('set', KEYS[3], '', 'PX', ARGV[4]) end\n    return held:match(",
+            "    if ARGV[4] ~= '0' then pcall(kill, KEYS[2], ARGV[1], ARGV[4]) end\n    return held:match(",
         )
         .replace("\nreturn token", "\npcall(leave, KEYS[4], ARGV[1])\nreturn token");
     [include_str!("scripts/leave.lua"), include_str!("scripts/queue.lua"), &acquire].concat()
@@ -129,14 +133,18 @@ impl Scripts {
     /// Of clients whose tokens are larger than `base`.
     pub(crate) fn bundle(base: u64) -> Bundle {
         let acquire = |script: &str| LuaScript::new(acquiring(script, base));
-        let free = |dead: &str| LuaScript::splitting(handing(&FREE_LUA.replace("--DEAD--\n", dead)));
-        Bundle::new([
-            Verb::new(acquire(ACQUIRE_LUA), 3, 3).many(acquiring(include_str!("scripts/acquire_many.lua"), base)),
-            Verb::new(acquire(&spending(ACQUIRE_LUA)), 3, 4),
-            Verb::new(acquire(&waiting(ACQUIRE_LUA)), 4, 7),
-            Verb::new(free(""), 3, 2).many(include_str!("scripts/free_many.lua")),
-            Verb::new(free(include_str!("scripts/dead.lua")), 4, 3),
-        ])
+        let free = |dead: &str| handing(&FREE_LUA.replace("--DEAD--\n", dead));
+        let dead = [KILL_LUA, &free(include_str!("scripts/dead.lua"))].concat();
+        Bundle::new(
+            SHARED,
+            [
+                Verb::new(acquire(ACQUIRE_LUA), 1, 3).many(acquiring(include_str!("scripts/acquire_many.lua"), base)),
+                Verb::new(acquire(&spending(ACQUIRE_LUA)), 1, 4),
+                Verb::new(acquire(&waiting(ACQUIRE_LUA)), 2, 7),
+                Verb::new(LuaScript::splitting(free("")), 2, 1).many(include_str!("scripts/free_many.lua")),
+                Verb::new(LuaScript::splitting(dead), 2, 2),
+            ],
+        )
     }
 
     /// Of clients whose tokens are larger than `base`.
@@ -148,7 +156,7 @@ impl Scripts {
             wait: acquire(&waiting(ACQUIRE_LUA)),
             free_alone: LuaScript::new(include_str!("scripts/free_alone.lua")),
             renew: LuaScript::splitting(include_str!("scripts/renew.lua")),
-            void: LuaScript::new(include_str!("scripts/void.lua")),
+            void: LuaScript::new([KILL_LUA, include_str!("scripts/void.lua")].concat()),
             inspect: LuaScript::new(reading(include_str!("scripts/inspect.lua"))),
             force: LuaScript::splitting(forcing(include_str!("scripts/force.lua"))),
             force_alone: LuaScript::new(reading(include_str!("scripts/force.lua"))),
@@ -171,9 +179,13 @@ mod tests {
     fn what_waits_queues_where_it_is_contended_and_leaves_with_the_grant() {
         let scripts = Scripts::new(0);
         let wait = scripts.wait.source();
-        for (what, times) in
-            [(", queue()}", 1), ("pcall(leave,", 1), ("'PX', ARGV[4]) end", 2), ("local function", 3), ("ARGV[5]", 2)]
-        {
+        for (what, times) in [
+            (", queue()}", 1),
+            ("pcall(leave,", 1),
+            ("ARGV[1], ARGV[4]) end", 2),
+            ("local function", 4),
+            ("ARGV[5]", 2),
+        ] {
             assert_eq!(wait.matches(what).count(), times, "{what}");
         }
         assert!(scripts.force.source().contains("local function hand("));

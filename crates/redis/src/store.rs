@@ -55,7 +55,7 @@ impl Store {
     pub(crate) async fn connect(config: RedisConfig) -> Result<Arc<Self>> {
         config.check()?;
         let config = Arc::new(config);
-        let keys = Keys::new(config.prefix.as_str());
+        let keys = Keys::new(config.prefix.as_str(), config.is_cluster());
         let ears = Ears::new(keys.clone(), config.request_timeout);
         let itself: Arc<OnceLock<Weak<Self>>> = Arc::default();
         let store = Arc::clone(&itself);
@@ -94,9 +94,8 @@ impl Store {
     ) -> std::result::Result<Answer, Failure> {
         let id = claim.id();
         let (holder, note) = (claim.holder(), claim.note().map_or("", |note| note));
-        let mut words = Words::with_room(12, 640);
+        let mut words = Words::with_room(11, 512);
         keys.begin(&mut words);
-        keys.void_key(id, &mut words);
         if queue.is_some() {
             keys.queue_key(&mut words);
         }
@@ -121,7 +120,8 @@ impl Store {
         }
         let (slot, deadline) = (self.slot(keys), self.deadline());
         if let (Some(verb), 0) = (script.1, replicas) {
-            let wanted = Wanted { verb, slot, words: Arc::new(words), deadline, claim: Some(claim), of: Some(claim) };
+            let (words, group, claim) = (Arc::new(words), keys.group(), Some(claim));
+            let wanted = Wanted { verb, slot, group, words, deadline, claim, of: claim };
             return answer(&self.bundled.run(&wanted).await?, Ok(0));
         }
         let (keys, args) = words.split();
@@ -189,17 +189,13 @@ impl Store {
         of: Option<&Claim>,
     ) -> Result<bool> {
         let (slot, deadline) = (self.slot(keys), self.deadline());
-        let mut words = Words::with_room(7, 512);
+        let mut words = Words::with_room(6, 384);
         keys.begin(&mut words);
         keys.queue_key(&mut words);
-        if void.is_some() {
-            keys.void_key(id, &mut words);
-        }
         match token {
             Some(token) => words.written(format_args!("{id} {token} ")),
             None => words.written(format_args!("{id} ")),
         }
-        keys.channel_arg(&mut words);
         let verb = match void {
             Some(ttl) => {
                 words.written(format_args!("{ttl}"));
@@ -207,14 +203,14 @@ impl Store {
             }
             None => FREE,
         };
-        let wanted = Wanted { verb, slot, words: Arc::new(words), deadline, claim: None, of };
+        let wanted = Wanted { verb, slot, group: keys.group(), words: Arc::new(words), deadline, claim: None, of };
         let outcome = self.bundled.run(&wanted).await;
         let answer = match outcome {
             Err(failure) if failure.next == Next::TryAgain => {
                 // Some keys are here and others there. Dead first: nothing may come in between.
                 if let Some(ttl) = void {
-                    let dead = keys.void(&id.to_string());
-                    Box::pin(self.router.run(slot, &self.scripts.void, &[dead], &[ttl.to_string()], deadline)).await?;
+                    let (dead, what) = ([keys.dead()], [id.to_string(), ttl.to_string()]);
+                    Box::pin(self.router.run(slot, &self.scripts.void, &dead, &what, deadline)).await?;
                 }
                 let args: Vec<_> = wanted.words.args().collect();
                 Box::pin(self.router.run(slot, &self.scripts.free_alone, &[keys.lock()], &args, deadline)).await?

@@ -364,7 +364,7 @@ async fn without_the_permission_nobody_queues() {
         let guard = hold(&holder).await;
         permit(missing);
         let next = wait(&waiter, LONG);
-        let listens = || redis.command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":free:");
+        let listens = || redis.command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":lock:");
         until("it listens", SLACK, listens).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
         assert_eq!(queued(&redis), 0);
@@ -387,7 +387,7 @@ async fn who_may_queue_later_does() {
     let (holder, waiter) = (client(&at).await, client(&at).await);
     let guard = hold(&holder).await;
     let next = wait(&waiter, LONG);
-    let listens = || redis.command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":free:");
+    let listens = || redis.command(&["PUBSUB", "CHANNELS"]).unwrap().contains(":lock:");
     until("it listens", SLACK, listens).await;
     permit("+hdel");
     until("it is in the queue", SLACK * 4, || queued(&redis) == 1).await;

@@ -108,11 +108,11 @@ async fn ours_survives_what_others_do_to_their_locks() {
 async fn programs_with_another_layout_are_kept_apart() {
     let redis = Redis::start().unwrap();
     let first = client(&url(&redis)).await;
-    assert_eq!(redis.command(&["GET", "fencelock:{layout}"]).unwrap(), "$1\r\n2\r\n");
-    redis.command(&["SET", "fencelock:{layout}", "3"]).unwrap();
+    assert_eq!(redis.command(&["GET", "fencelock:{layout}"]).unwrap(), "$1\r\n3\r\n");
+    redis.command(&["SET", "fencelock:{layout}", "4"]).unwrap();
     let e = engine(&url(&redis)).await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
-    assert!(e.message().contains("layout 3"), "{e}");
+    assert!(e.message().contains("layout 4"), "{e}");
     // One that is connected learns of it when it connects anew.
     redis.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).unwrap();
     let refused = async {
@@ -168,8 +168,8 @@ async fn users_passwords_and_what_the_acl_must_allow() {
     let acl = |words: &[&str]| redis.command(words).unwrap();
     // What the README says is enough.
     let enough = "on >s3cret ~fencelock:* &fencelock:* -@all +eval +evalsha +hello +select +role +setnx +get +set \
-                  +mget +mset +exists +hmget +hget +hset +hdel +hlen +pttl +pexpire +time +del +publish +subscribe +unsubscribe +scan +info \
-                  +config|get +pubsub|numsub +ping";
+                  +mget +exists +hmget +hget +hset +hdel +hlen +pttl +pexpire +time +del +publish +subscribe +unsubscribe +scan +info \
+                  +config|get +pubsub|numsub +ping +zadd +zscore +zremrangebyscore";
     let words: Vec<_> = ["ACL", "SETUSER", "app"].into_iter().chain(enough.split_whitespace()).collect();
     assert_eq!(acl(&words), "+OK\r\n");
     acl(&["ACL", "SETUSER", "poor", "on", ">p", "~other:*", "+@all"]);

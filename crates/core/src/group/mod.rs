@@ -188,7 +188,7 @@ impl<T: Together> Group<T> {
         // Outside of the lock, since it is some work; a trip that has come back meanwhile is looked for again.
         let (told, answer) = oneshot::channel();
         let number = self.gather(key, Asking { asked: asked(), told: Some(told) });
-        Turn::Together(Ticket { group: self, key, number, answer })
+        Turn::Together(Ticket { group: self, key, number, waits: true, answer })
     }
 
     /// Leaves a request here for whoever `asked` knows: it is told when the trip comes back, and nobody needs a task
@@ -331,6 +331,8 @@ pub struct Ticket<'a, T: Together> {
     group: &'a Group<T>,
     key: T::Key,
     number: u64,
+    /// It may still be among them.
+    waits: bool,
     answer: oneshot::Receiver<Result<T::Answer, Unanswered>>,
 }
 
@@ -344,7 +346,10 @@ impl<T: Together> Ticket<'_, T> {
     /// Dropping the future takes the request back, if it has not left.
     pub async fn answer(mut self, deadline: Instant, of: Option<&Claim>) -> Result<T::Answer, Unanswered> {
         match by(deadline, of, &mut self.answer).await {
-            Some(told) => told.unwrap_or(Err(Unanswered::NoAnswer)),
+            Some(told) => {
+                self.waits = false;
+                told.unwrap_or(Err(Unanswered::NoAnswer))
+            }
             None if self.take_back() => Err(Unanswered::NeverLeft),
             None => self.answer.try_recv().unwrap_or(Err(Unanswered::NoAnswer)),
         }
@@ -364,7 +369,9 @@ impl<T: Together> Ticket<'_, T> {
 
 impl<T: Together> Drop for Ticket<'_, T> {
     fn drop(&mut self) {
-        self.take_back();
+        if self.waits {
+            self.take_back();
+        }
     }
 }
 

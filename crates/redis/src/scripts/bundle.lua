@@ -1,5 +1,5 @@
 -- Many requests in one call: each by itself, as if it had come alone and right after another of them.
--- KEYS: those of all requests, one after the other.
+-- KEYS: those that all requests have in common, then those of each, one after the other.
 -- ARGV: for each verb, which it is and how many requests there are of it, then those of its requests.
 -- Answers what each is answered; one that fails fails alone.
 local K, A, call, try = KEYS, ARGV, redis.call, redis.pcall
@@ -14,7 +14,7 @@ end
 local verbs = {
 --VERBS--
 }
-local answers, number, k, a, all = {}, 0, 0, 0, #A
+local answers, number, k, a, all = {}, 0, SHARED, 0, #A
 while a < all do
     local verb, n = verbs[tonumber(A[a + 1])], tonumber(A[a + 2])
     a = a + 2

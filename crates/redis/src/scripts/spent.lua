@@ -1,2 +1,2 @@
 -- An earlier request of this id is still on its way: when this hold is over, that one takes nothing.
-if ARGV[4] ~= '0' then redis.call('set', KEYS[3], '', 'PX', ARGV[4]) end
+if ARGV[4] ~= '0' then kill(KEYS[2], ARGV[1], ARGV[4]) end

@@ -40,12 +40,14 @@ pub(crate) fn through(proxy: &fencelock_lab::Proxy) -> String {
 
 /// What clients have sent: the commands that our scripts issue inside the server are left out.
 pub(crate) fn sent(redis: &Redis) -> BTreeMap<String, u64> {
-    const INSIDE: [&str; 18] = [
+    const INSIDE: [&str; 20] = [
         "exists",
         "hmget",
         "hget",
         "mget",
-        "mset",
+        "zadd",
+        "zscore",
+        "zremrangebyscore",
         "pttl",
         "pexpire",
         "time",

@@ -29,8 +29,6 @@ struct Floored {
     acquire: Arc<Script>,
     free: Arc<Script>,
     lock: String,
-    tag: String,
-    channel: String,
     id: String,
     hold: String,
 }
@@ -45,14 +43,11 @@ pub(super) async fn connect(place: &Place) -> Result<Box<dyn Contender>> {
 #[async_trait]
 impl Contender for Floor {
     async fn task(&self, name: &str) -> Result<Box<dyn Task>> {
-        let tag = format!("floor:{{{name}}}:");
         Ok(Box::new(Floored {
             connection: self.connection.clone(),
             acquire: Arc::clone(&self.acquire),
             free: Arc::clone(&self.free),
-            lock: format!("{tag}lock:{name}"),
-            channel: format!("{tag}free:{name}"),
-            tag,
+            lock: format!("floor:{{{name}}}:lock:{name}"),
             id: String::new(),
             hold: String::new(),
         }))
@@ -67,10 +62,9 @@ impl Task for Floored {
 
     async fn attempt(&mut self) -> Result<bool> {
         self.id = format!("{:032x}", id());
-        let (fence, void) = (format!("{}fence", self.tag), format!("{}void:{}", self.tag, self.id));
         let ttl = TTL.as_millis().to_string();
         let mut acquire = self.acquire.prepare_invoke();
-        acquire.key(&self.lock).key(fence).key(void);
+        acquire.key("floor:fence").key("floor:dead").key(&self.lock);
         acquire.arg(&self.id).arg(ttl).arg("0 7 bench:1");
         let answer: redis::Value = acquire.invoke_async(&mut self.connection).await?;
         let redis::Value::BulkString(token) = answer else { return Ok(false) };
@@ -80,7 +74,7 @@ impl Task for Floored {
 
     async fn release(&mut self) -> Result<()> {
         let mut free = self.free.prepare_invoke();
-        free.key(&self.lock).arg(&self.hold).arg(&self.channel);
+        free.key(&self.lock).arg(&self.hold);
         let freed: i64 = free.invoke_async(&mut self.connection).await?;
         if freed == 1 { Ok(()) } else { Err("it was not held".into()) }
     }
