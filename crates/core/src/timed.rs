@@ -24,7 +24,8 @@ pub async fn by<F: Future>(deadline: Instant, of: Option<&Claim>, work: F) -> Op
 
 /// The same with a timer of the caller's, which is made when it is needed, and must be far.
 pub(crate) async fn timed<F: Future>(timer: impl FnOnce() -> Sleep, of: Option<&Claim>, work: F) -> Option<F::Output> {
-    let (mut work, mut timer, mut set) = (pin!(work), Some(timer), pin!(None));
+    // Few calls come to need it: the others have no room for it.
+    let (mut work, mut timer, mut set) = (pin!(work), Some(timer), None);
     poll_fn(|cx| {
         if let Poll::Ready(outcome) = work.as_mut().poll(cx) {
             return Poll::Ready(Some(outcome));
@@ -33,9 +34,9 @@ pub(crate) async fn timed<F: Future>(timer: impl FnOnce() -> Sleep, of: Option<&
             if of.is_some_and(Claim::is_watched) {
                 return Poll::Pending;
             }
-            set.set(timer.take().map(|timer| timer()));
+            set = timer.take().map(|timer| Box::pin(timer()));
         }
-        set.as_mut().as_pin_mut().map_or(Poll::Pending, |timer| timer.poll(cx).map(|()| None))
+        set.as_mut().map_or(Poll::Pending, |timer| timer.as_mut().poll(cx).map(|()| None))
     })
     .await
 }

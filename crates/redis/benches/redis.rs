@@ -105,7 +105,7 @@ impl Raw {
         let lock = format!("{tag}lock:{task}");
         let mut acquire = self.acquire.prepare_invoke();
         acquire.key("raw:fence").key("raw:dead").key(&lock).arg(&id).arg("30000").arg("0 7 bench:1").arg("0").arg("0");
-        let token: String = acquire.invoke_async(&mut self.connection).await.unwrap();
+        let token: u64 = acquire.invoke_async(&mut self.connection).await.unwrap();
         let mut free = self.free.prepare_invoke();
         free.key("raw:fence").key("raw:dead").key(&lock).key(format!("{tag}wait:{task}")).arg(format!("{id} {token} "));
         let freed: i64 = free.invoke_async(&mut self.connection).await.unwrap();

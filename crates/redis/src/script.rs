@@ -106,10 +106,10 @@ fn waiting(acquire: &str) -> String {
         .replace("rest:sub(1, size) or false}", "rest:sub(1, size) or false, queue()}")
         // What is handed over is asked for once more where an answer did not come: what that answered must take nothing later.
         .replace(
-            "    return held:match(",
-            "    if ARGV[4] ~= '0' then pcall(kill, KEYS[2], ARGV[1], ARGV[4]) end\n    return held:match(",
+            "    return tonumber(held:match(",
+            "    if ARGV[4] ~= '0' then pcall(kill, KEYS[2], ARGV[1], ARGV[4]) end\n    return tonumber(held:match(",
         )
-        .replace("\nreturn token", "\npcall(leave, KEYS[4], ARGV[1])\nreturn token");
+        .replace("\nreturn tonumber(", "\npcall(leave, KEYS[4], ARGV[1])\nreturn tonumber(");
     [include_str!("scripts/leave.lua"), include_str!("scripts/queue.lua"), &acquire].concat()
 }
 

@@ -276,8 +276,11 @@ fn void_ttl(claim: &Claim) -> u64 {
 
 fn answer(value: &Value, replicas: std::result::Result<u32, Failure>) -> std::result::Result<Answer, Failure> {
     let parts = match value {
-        Value::BulkString(_) => return Ok(Answer::Granted(number(value)?, replicas)),
         Value::Int(0) => return Ok(Answer::Dead),
+        Value::Int(token) => {
+            let token = u64::try_from(*token).map_err(|_| Failure::odd_answer())?;
+            return Ok(Answer::Granted(FencingToken::new(token), replicas));
+        }
         Value::Array(parts) => parts,
         _ => return Err(Failure::odd_answer()),
     };

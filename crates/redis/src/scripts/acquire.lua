@@ -9,7 +9,7 @@ if held and held:sub(1, 33) == ARGV[1] .. ' ' then
     -- A late copy of this request must not take away what a later extension has given.
     -- What is asked for is written even if it is there, so that replicas have something to acknowledge.
     if redis.call('pttl', KEYS[3]) <= tonumber(ARGV[2]) then redis.call('pexpire', KEYS[3], ARGV[2]) end
-    return held:match('^%x+ (%d+)')
+    return tonumber(held:match('^%x+ (%d+)'))
 end
 local now = redis.call('time')
 local moment = now[1] * 1000 + math.floor(now[2] / 1000)
@@ -34,4 +34,4 @@ local hold = ARGV[1] .. ' ' .. token .. ' ' .. string.format('%.0f', moment) .. 
 -- What is no string was not among what was found.
 if not redis.call('set', KEYS[3], hold, 'NX', 'PX', ARGV[2]) then return contended() end
 --SPENT--
-return token
+return tonumber(token)

@@ -18,6 +18,6 @@ for i = 1, n do
     -- Not what is there, be it of this call or no string.
     if not (any and call('zscore', K[2], id))
         and call('set', K[k + i], id .. middle .. A[arg + 3], 'NX', 'PX', A[arg + 2]) then
-        answers[number + i] = token
+        answers[number + i] = micros
     end
 end

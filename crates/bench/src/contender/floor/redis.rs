@@ -67,8 +67,8 @@ impl Task for Floored {
         acquire.key("floor:fence").key("floor:dead").key(&self.lock);
         acquire.arg(&self.id).arg(ttl).arg("0 7 bench:1");
         let answer: redis::Value = acquire.invoke_async(&mut self.connection).await?;
-        let redis::Value::BulkString(token) = answer else { return Ok(false) };
-        self.hold = format!("{} {} ", self.id, String::from_utf8_lossy(&token));
+        let redis::Value::Int(token @ 1..) = answer else { return Ok(false) };
+        self.hold = format!("{} {token} ", self.id);
         Ok(true)
     }
 

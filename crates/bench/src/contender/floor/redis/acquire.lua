@@ -5,7 +5,7 @@ local found = redis.call('mget', KEYS[3], KEYS[1])
 local held = found[1]
 if held and held:sub(1, 33) == ARGV[1] .. ' ' then
     if redis.call('pttl', KEYS[3]) <= tonumber(ARGV[2]) then redis.call('pexpire', KEYS[3], ARGV[2]) end
-    return held:match('^%x+ (%d+)')
+    return tonumber(held:match('^%x+ (%d+)'))
 end
 local now = redis.call('time')
 local moment = now[1] * 1000 + math.floor(now[2] / 1000)
@@ -24,4 +24,4 @@ token = string.format('%.0f', token)
 redis.call('set', KEYS[1], token)
 local hold = ARGV[1] .. ' ' .. token .. ' ' .. string.format('%.0f', moment) .. ' ' .. ARGV[3]
 if not redis.call('set', KEYS[3], hold, 'NX', 'PX', ARGV[2]) then return contended() end
-return token
+return tonumber(token)
