@@ -21,7 +21,7 @@ impl Hasher for Taken {
         self.0 = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
     }
 
-    /// For completeness: an id is written as a number.
+    /// Of what is no id, as small numbers are of which few are in use.
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
     }

@@ -9,7 +9,7 @@ use crate::rescue::Moves;
 use crate::sync::lock;
 use crate::{Clock, Error, ErrorKind, LockName, Moment, Request, Result};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tracing::Span;
@@ -182,6 +182,9 @@ pub(crate) struct Origin {
     pub(crate) span: Span,
 }
 
+/// More than twice as long as what lies with its caller is left there.
+const FAR: Duration = Duration::from_millis(100);
+
 /// For claims of no client.
 static NO_SPAN: Span = Span::none();
 
@@ -213,6 +216,8 @@ struct Family {
     origin: Option<Origin>,
     /// What acquires, inside the caller's future at first.
     driven: Mutex<Option<Weak<dyn Moves>>>,
+    /// It is there still.
+    lies: AtomicBool,
 }
 
 /// In the place of a client, for claims that are kept for what they say alone.
@@ -365,6 +370,7 @@ impl Claim {
 
     /// Notes what acquires: it goes on without its caller once the claim [queues](Self::queues). None when it is done.
     pub(crate) fn driven_by(&self, driven: Option<Weak<dyn Moves>>) {
+        self.family.lies.store(driven.is_some(), Ordering::SeqCst);
         let before = std::mem::replace(&mut *lock(&self.family.driven), driven);
         drop(before);
     }
@@ -373,11 +379,23 @@ impl Claim {
         lock(&self.family.driven).as_ref().and_then(Weak::upgrade)
     }
 
+    /// What is done for it goes on without its caller, from now on or from the end of the poll that is under way.
+    pub(crate) fn moves_over(&self) {
+        self.family.lies.store(false, Ordering::SeqCst);
+    }
+
     /// Waits for another, or has others behind it: whatever becomes of the caller, its turn must pass.
     pub(crate) fn queues(&self) {
         if let Some(driven) = self.driven() {
             driven.move_over();
         }
+    }
+
+    /// This claim if `limit` is far: 100 ms or more, so that it need not be seen to before what is done for the claim is taken
+    /// over from its caller. For [`by`](crate::by).
+    #[must_use]
+    pub fn far(&self, limit: Duration) -> Option<&Self> {
+        (limit >= FAR).then_some(self)
     }
 
     /// Whether what is done for this claim just now, an acquire or its release, lies in its caller's future and is watched by
@@ -390,7 +408,7 @@ impl Claim {
 
     /// Whether what acquires goes on without its caller, who may not be there to take the grant.
     pub(crate) fn is_left_alone(&self) -> bool {
-        self.driven().is_none_or(|driven| driven.has_moved())
+        !self.family.lies.load(Ordering::SeqCst)
     }
 
     /// The last obstacle met by any attempt of this acquisition.

@@ -8,7 +8,7 @@ use crate::{Claim, Error, ErrorKind, Result};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError, Weak};
 use std::task::{Context, Poll, Waker};
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
@@ -37,7 +37,6 @@ pub(crate) struct Driven<T: Send + 'static> {
     /// Under which number it is watched over.
     number: Option<u64>,
     manner: Manner,
-    claim: Option<Claim>,
 }
 
 /// Where the work is. Whoever polls it there has the lock.
@@ -46,6 +45,8 @@ struct Berth<T> {
     /// It is to go on without its caller.
     called: AtomicBool,
     client: Arc<Shared>,
+    /// What it is done for.
+    claim: OnceLock<Claim>,
 }
 
 enum Place<T> {
@@ -96,7 +97,7 @@ impl<T: Send + 'static> Berth<T> {
             }
             *caller = None;
         }
-        self.called.store(true, Ordering::SeqCst);
+        self.call();
         let _ = place.move_to(&self.client.home);
         let Place::There(task) = &mut *place else { return Poll::Pending };
         let outcome = Pin::new(task).poll(cx).map(|joined| joined.unwrap_or_else(|e| Err(ended(&e))));
@@ -104,6 +105,14 @@ impl<T: Send + 'static> Berth<T> {
             *place = Place::Done;
         }
         outcome
+    }
+
+    /// From now on, or from the end of the poll that is under way, it goes on without its caller.
+    fn call(&self) {
+        self.called.store(true, Ordering::SeqCst);
+        if let Some(claim) = self.claim.get() {
+            claim.moves_over();
+        }
     }
 
     fn is_home(&self) -> bool {
@@ -128,12 +137,8 @@ impl<T: Send + 'static> Berth<T> {
 
 impl<T: Send + 'static> Moves for Berth<T> {
     fn move_over(&self) {
-        self.called.store(true, Ordering::SeqCst);
+        self.call();
         self.heed();
-    }
-
-    fn has_moved(&self) -> bool {
-        self.called.load(Ordering::SeqCst)
     }
 }
 
@@ -144,14 +149,14 @@ impl<T: Send + 'static> Driven<T> {
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Self {
         let place = Mutex::new(Place::Here(Box::pin(work), None));
-        let berth = Berth { place, called: AtomicBool::new(false), client: Arc::clone(client) };
-        Self { berth: Arc::new(berth), number: None, manner, claim: None }
+        let berth = Berth { place, called: AtomicBool::new(false), client: Arc::clone(client), claim: OnceLock::new() };
+        Self { berth: Arc::new(berth), number: None, manner }
     }
 
     /// The work is that of `claim`: it goes on without its caller as soon as the claim waits for another.
-    pub(crate) fn of(mut self, claim: Claim) -> Self {
+    pub(crate) fn of(self, claim: Claim) -> Self {
         claim.driven_by(Some(self.itself()));
-        self.claim = Some(claim);
+        let _ = self.berth.claim.set(claim);
         self
     }
 
@@ -191,7 +196,7 @@ impl<T: Send + 'static> Drop for Driven<T> {
         if let Some(number) = self.number {
             ledger.rescue().left(number);
         }
-        if let Some(claim) = self.claim.take() {
+        if let Some(claim) = self.berth.claim.get() {
             claim.driven_by(None);
         }
         let place = std::mem::replace(&mut *lock(&self.berth.place), Place::Done);

@@ -21,9 +21,6 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) trait Moves: Send + Sync {
     /// Goes on in a task of the client's, from now on or from the end of the poll that is under way.
     fn move_over(&self);
-
-    /// Whether it was told to.
-    fn has_moved(&self) -> bool;
 }
 
 /// A grant that has not been taken.
@@ -199,10 +196,6 @@ mod tests {
 
     impl Moves for Nothing {
         fn move_over(&self) {}
-
-        fn has_moved(&self) -> bool {
-            false
-        }
     }
 
     #[test]

@@ -4,21 +4,17 @@ use crate::Claim;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
-
-/// A limit that is further away than this can be seen to when a call that lies with its caller has been taken over.
-const FAR: Duration = Duration::from_millis(100);
 
 /// What `work` comes to, or none if it is not done by `deadline`.
 ///
-/// `of` is the claim of the call that this is part of, where it runs in that call's own future and not in a task beside it:
-/// while the call is [watched](Claim::is_watched) and `deadline` is far, no timer is made. Most calls are answered long before.
+/// `of` is the claim of the call that this is part of, where it runs in that call's own future and not in a task beside it,
+/// and `deadline` is [far](Claim::far): while the call is [watched](Claim::is_watched) no timer is made. Most calls are answered
+/// long before.
 ///
 /// # Cancel safety
 /// That of `work`.
 pub async fn by<F: Future>(deadline: Instant, of: Option<&Claim>, work: F) -> Option<F::Output> {
-    let of = of.filter(|_| deadline.saturating_duration_since(Instant::now()) >= FAR);
     timed(|| sleep_until(deadline), of, work).await
 }
 
@@ -46,46 +42,41 @@ mod tests {
     use super::*;
     use crate::rescue::Moves;
     use crate::{LockName, Terms};
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::{Arc, Weak};
+    use std::sync::Weak;
+    use std::time::Duration;
     use tokio::time::sleep;
 
-    struct Berth(AtomicBool);
+    struct Nothing;
 
-    impl Moves for Berth {
-        fn move_over(&self) {
-            self.0.store(true, Ordering::SeqCst);
-        }
-
-        fn has_moved(&self) -> bool {
-            self.0.load(Ordering::SeqCst)
-        }
+    impl Moves for Nothing {
+        fn move_over(&self) {}
     }
 
-    fn watched() -> (Claim, Arc<Berth>) {
+    fn watched() -> Claim {
         let claim = Terms::new(LockName::new("a").unwrap(), Duration::from_secs(1)).mint().unwrap();
-        let berth = Arc::new(Berth(AtomicBool::new(false)));
-        let moves: Weak<dyn Moves> = Arc::downgrade(&(Arc::clone(&berth) as Arc<dyn Moves>));
+        let moves: Weak<dyn Moves> = Weak::<Nothing>::new();
         claim.driven_by(Some(moves));
-        (claim, berth)
+        claim
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_watched_is_timed_when_it_is_polled_again_elsewhere() {
         let begun = Instant::now();
-        let (claim, berth) = watched();
-        let mut lying = pin!(by(begun + Duration::from_secs(1), Some(&claim), std::future::pending::<()>()));
+        let claim = watched();
+        let of = claim.far(Duration::from_secs(1));
+        let mut lying = pin!(by(begun + Duration::from_secs(1), of, std::future::pending::<()>()));
         assert!(tokio::time::timeout(Duration::from_secs(60), &mut lying).await.is_err(), "nobody rings");
-        berth.move_over();
+        claim.moves_over();
         assert!(tokio::time::timeout(Duration::from_secs(60), &mut lying).await.unwrap().is_none());
         assert_eq!(begun.elapsed(), Duration::from_secs(60), "its time was over");
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_near_or_nobodys_is_timed_at_once() {
-        let (claim, _berth) = watched();
+        let claim = watched();
         for (limit, of) in [(Duration::from_millis(99), Some(&claim)), (Duration::from_secs(2), None)] {
             let begun = Instant::now();
+            let of = of.and_then(|claim| claim.far(limit));
             assert!(by(begun + limit, of, sleep(Duration::from_secs(9))).await.is_none());
             assert_eq!(begun.elapsed(), limit);
         }

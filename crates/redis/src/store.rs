@@ -120,15 +120,21 @@ impl Store {
         }
         let (slot, deadline) = (self.slot(keys), self.deadline());
         if let (Some(verb), 0) = (script.1, replicas) {
-            let (words, group, claim) = (Arc::new(words), keys.group(), Some(claim));
-            let wanted = Wanted { verb, slot, group, words, deadline, claim, of: claim };
+            let (words, group, of, claim) = (Arc::new(words), keys.group(), self.far(claim), Some(claim));
+            let wanted = Wanted { verb, slot, group, words, deadline, claim, of };
             return answer(&self.bundled.run(&wanted).await?, Ok(0));
         }
         let (keys, args) = words.split();
         let under_way = claim.request();
-        let outcome =
-            Box::pin(self.router.run_and_wait(slot, script.0, (&keys, &args), replicas, (deadline, Some(claim)), ()))
-                .await;
+        let outcome = Box::pin(self.router.run_and_wait(
+            slot,
+            script.0,
+            (&keys, &args),
+            replicas,
+            (deadline, self.far(claim)),
+            (),
+        ))
+        .await;
         if outcome.as_ref().map_or_else(|failure| failure.settled, |_| true) {
             under_way.answered();
         }
@@ -172,7 +178,7 @@ impl Store {
     /// The same for the lease of the claim, whose release waits for it.
     pub(crate) async fn release(&self, claim: &Claim, keys: &NameKeys, token: FencingToken) -> Result<bool> {
         let void = claim.is_unanswered().then(|| void_ttl(claim));
-        self.free_id(claim.id(), keys, Some(token), void, Some(claim)).await
+        self.free_id(claim.id(), keys, Some(token), void, self.far(claim)).await
     }
 
     /// Gives back what was handed to a claim for which nobody waits.
@@ -231,6 +237,10 @@ impl Store {
     /// Where the keys lie; outside of a Cluster that is of no interest.
     pub(crate) fn slot(&self, keys: &NameKeys) -> u16 {
         if self.router.is_cluster() { keys.slot() } else { 0 }
+    }
+
+    fn far<'c>(&self, claim: &'c Claim) -> Option<&'c Claim> {
+        claim.far(self.config.request_timeout)
     }
 
     pub(crate) fn deadline(&self) -> Instant {

@@ -8,6 +8,7 @@ use fencelock_redis::{Leaving, NodeFailure, NodeWords, Posts};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// What a node answered, by its place in the set.
@@ -189,9 +190,9 @@ impl<T> Answers<T> {
         (Self { hearing: Arc::clone(&hearing), end, of: None, only_while_wanted: false }, hearing)
     }
 
-    /// They are waited for by the claim's own call.
-    pub(crate) fn of(mut self, claim: &Claim) -> Self {
-        self.of = Some(claim.clone());
+    /// They are waited for by the claim's own call, for at most `limit`.
+    pub(crate) fn of(mut self, claim: &Claim, limit: Duration) -> Self {
+        self.of = claim.far(limit).cloned();
         self
     }
 
@@ -274,7 +275,6 @@ impl<T> Drop for Answers<T> {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
 
     /// Answers of three nodes for a second, and how often one that may still be worked off was read.
     fn three() -> (Answers<i64>, Arc<Hearing<i64>>, Arc<AtomicUsize>) {

@@ -77,7 +77,8 @@ impl Lease for RedlockLease {
         let set = &self.shared.set;
         let longest = Duration::from_millis(self.longest.load(Ordering::SeqCst));
         let arriving = Arriving::after_hold(&self.claim, &self.sent);
-        let mut answers = set.free(&self.claim, &self.keys, longest, arriving).of(&self.claim);
+        let mut answers =
+            set.free(&self.claim, &self.keys, longest, arriving).of(&self.claim, set.config.request_timeout);
         let (mut freed, mut not_held) = (0, 0);
         while let Some((_, answer)) = answers.next().await {
             match answer {

@@ -47,7 +47,9 @@ impl Set {
         };
         let words = words.all();
         let acquiring = Acquiring { sent: Arc::clone(sent), guess, set: Weak::clone(&self.itself) };
-        self.post(Posting { script: ACQUIRE, words, limit }, Member::votes, acquiring).only_while_wanted().of(claim)
+        self.post(Posting { script: ACQUIRE, words, limit }, Member::votes, acquiring)
+            .only_while_wanted()
+            .of(claim, limit)
     }
 
     /// Proposes a token to each node, once: nothing here sends it again.

@@ -9,12 +9,13 @@ mod renewals;
 
 pub use renewals::{Renewals, Renewed, Renewing, RenewsTogether};
 
+use crate::by_id::Taken;
 use crate::sync::lock;
 use crate::{Claim, by};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::Future;
-use std::hash::Hash;
+use std::hash::{BuildHasherDefault, Hash};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -26,7 +27,7 @@ const SLOW: Duration = Duration::from_millis(5);
 
 /// What is sent together, and how. An engine implements it once for what it groups.
 pub trait Together: Send + Sync + 'static {
-    /// Requests with the same key may share a trip.
+    /// Requests with the same key may share a trip. It should be a number or two, of which few are in use at a time.
     type Key: Copy + Eq + Hash + Send + Sync;
     /// One request.
     type Asked: Send + 'static;
@@ -100,7 +101,7 @@ struct Inner<T: Together> {
 
 struct Lanes<T: Together> {
     /// Those with a trip under way.
-    by_key: HashMap<T::Key, Lane<T>>,
+    by_key: HashMap<T::Key, Lane<T>, BuildHasherDefault<Taken>>,
     next: u64,
 }
 
@@ -154,7 +155,7 @@ pub enum Turn<'a, T: Together> {
 impl<T: Together> Group<T> {
     /// A group in the runtime of this thread; without one every request travels alone.
     pub fn new(sends: T) -> Self {
-        let lanes = Mutex::new(Lanes { by_key: HashMap::new(), next: 0 });
+        let lanes = Mutex::new(Lanes { by_key: HashMap::default(), next: 0 });
         Self(Arc::new(Inner { sends, lanes, home: Handle::try_current().ok() }))
     }
 
@@ -337,7 +338,7 @@ pub struct Ticket<'a, T: Together> {
 }
 
 impl<T: Together> Ticket<'_, T> {
-    /// The answer, if it comes by `deadline`. `of` is the claim of the call that waits for it, as for [`by`](crate::by).
+    /// The answer, if it comes by `deadline`. `of` is as for [`by`].
     ///
     /// # Errors
     /// Why it did not.
