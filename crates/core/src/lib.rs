@@ -4,6 +4,7 @@ mod advice;
 mod by_id;
 mod catalogue;
 mod claim;
+mod claim_id;
 mod client;
 mod clock;
 mod cohort;
@@ -52,7 +53,8 @@ mod validity;
 
 pub use advice::{Advice, AdviceWarning, prefix_of};
 pub use catalogue::{catalogue, read_catalogue};
-pub use claim::{Claim, ClaimId, Mode, Obstacle, Terms};
+pub use claim::{Claim, Mode, Obstacle, Terms};
+pub use claim_id::ClaimId;
 pub use client::{ClientBuilder, LockClient, check_runtime};
 pub use clock::{Clock, FakeClock, Moment};
 pub use ended::{Ended, LossReason};

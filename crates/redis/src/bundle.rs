@@ -4,11 +4,11 @@ use crate::failure::{Failure, Next};
 use crate::link::failed;
 use crate::post::{Leaving, NodeWords, Post};
 use crate::router::Router;
-use crate::script::LuaScript;
+use crate::script::{Call, LuaScript};
 use crate::words::Words;
 use fencelock_core::group::{Asking, Group, Together, Turn, Unanswered};
 use fencelock_core::{Claim, Request};
-use redis::Value;
+use redis::{Cmd, Value};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -183,8 +183,7 @@ impl Sender {
         let (Manner::Once, Some(script)) = (self.manner, self.bundle.scripts.get(asked.verb)) else {
             return self.together(gathered).await;
         };
-        let (keys, args) = asked.words.split();
-        Ok(vec![self.router.run_once(asked.slot, script, &keys, &args, asked.deadline).await?])
+        Ok(vec![self.router.run_once(asked.slot, script, &*asked.words, asked.deadline).await?])
     }
 
     /// Whether what was answered so may be answered better if it is sent again, by itself.
@@ -195,15 +194,14 @@ impl Sender {
     /// Sends a request by itself, and on to wherever it is to go; the trip ends with its first answer.
     async fn alone(&self, wanted: &Wanted<'_>, trip: impl Send) -> Result<Value, Failure> {
         let Wanted { verb, slot, words, deadline, claim, of, .. } = wanted;
-        let (keys, args) = words.split();
         let Some(script) = self.bundle.scripts.get(*verb) else { return Err(Failure::odd_answer()) };
         let under_way = claim.map(Claim::request);
         let outcome = match self.manner {
             Manner::Following => {
-                let answer = self.router.run_and_wait(*slot, script, (&keys, &args), 0, (*deadline, *of), trip).await;
+                let answer = self.router.run_and_wait(*slot, script, &**words, 0, (*deadline, *of), trip).await;
                 answer.map(|(answer, _)| answer)
             }
-            Manner::Once => self.router.run_once(*slot, script, &keys, &args, *deadline).await,
+            Manner::Once => self.router.run_once(*slot, script, &**words, *deadline).await,
         };
         settle(under_way, &outcome);
         outcome
@@ -211,31 +209,56 @@ impl Sender {
 
     async fn together(&self, gathered: &[Asking<Self>]) -> Result<Vec<Value>, Failure> {
         let Some(Asking { asked: first, .. }) = gathered.first() else { return Ok(Vec::new()) };
-        let (mut keys, mut args) = (Vec::with_capacity(gathered.len() * 3), Vec::with_capacity(gathered.len() * 6));
-        let (slot, shared) = (first.slot, self.bundle.shared);
-        keys.extend(first.words.keys().take(shared));
-        // Of each verb which it is, and how many there are.
-        let runs: Vec<_> = gathered
-            .chunk_by(|one, next| one.asked.verb == next.asked.verb)
-            .filter_map(|run| Some((run, [(run.first()?.asked.verb + 1).to_string(), run.len().to_string()])))
-            .collect();
-        for (run, head) in &runs {
-            args.extend(head.iter().map(String::as_bytes));
-            for asking in *run {
-                keys.extend(asking.asked.words.keys().skip(shared));
-                args.extend(asking.asked.words.args());
-            }
-        }
+        let (slot, call) = (first.slot, Gathered { all: gathered, shared: self.bundle.shared });
         let latest = gathered.iter().map(|asking| asking.asked.deadline).max().unwrap_or_else(Instant::now);
         let bundle = &self.bundle;
         let script = if self.router.is_cluster() { &bundle.one_by_one } else { &bundle.together };
         let answers = match self.manner {
-            Manner::Following => self.router.run(slot, script, &keys, &args, latest).await?,
-            Manner::Once => self.router.run_once(slot, script, &keys, &args, latest).await?,
+            Manner::Following => self.router.call(slot, script, &call, latest).await?,
+            Manner::Once => self.router.run_once(slot, script, &call, latest).await?,
         };
         match answers {
             Value::Array(answers) if answers.len() == gathered.len() => Ok(answers),
             _ => Err(Failure::odd_answer()),
+        }
+    }
+}
+
+/// Requests that make one call.
+struct Gathered<'a> {
+    all: &'a [Asking<Sender>],
+    shared: usize,
+}
+
+impl Call for Gathered<'_> {
+    fn keys(&self) -> usize {
+        let own = self.all.iter().map(|asking| asking.asked.words.key_count().saturating_sub(self.shared));
+        own.sum::<usize>() + self.all.first().map_or(0, |first| first.asked.words.keys().take(self.shared).count())
+    }
+
+    fn room(&self) -> (usize, usize) {
+        let each = self.all.iter().map(|asking| asking.asked.words.room());
+        let (words, bytes) = each.fold((0, 0), |(words, bytes), (more, longer)| (words + more, bytes + longer));
+        // Each verb and its number are a word.
+        (words + 2 * self.all.len(), bytes + 8 * self.all.len())
+    }
+
+    fn write(&self, command: &mut Cmd) {
+        let mut word = |word: &[u8]| {
+            command.arg(word);
+        };
+        if let Some(first) = self.all.first() {
+            first.asked.words.keys().take(self.shared).for_each(&mut word);
+        }
+        self.all.iter().for_each(|asking| asking.asked.words.keys().skip(self.shared).for_each(&mut word));
+        // Of each verb which it is, and how many there are.
+        for run in self.all.chunk_by(|one, next| one.asked.verb == next.asked.verb) {
+            command.arg(run.first().map_or(0, |first| first.asked.verb + 1)).arg(run.len());
+            for asking in run {
+                asking.asked.words.args().for_each(|arg| {
+                    command.arg(arg);
+                });
+            }
         }
     }
 }

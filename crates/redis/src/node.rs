@@ -170,7 +170,7 @@ impl Node {
         args: &[A],
         limit: Duration,
     ) -> std::result::Result<Value, NodeFailure> {
-        Ok(self.router.run_once(0, &script.0, keys, args, Instant::now() + limit).await?)
+        Ok(self.router.run_once(0, &script.0, &(keys, args), Instant::now() + limit).await?)
     }
 
     /// Runs a script of the bundle, by its place there: at once if none is under way, else in one

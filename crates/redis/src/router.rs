@@ -5,7 +5,7 @@ use crate::failure::{Failure, Next};
 use crate::link::{Events, Link, failed, lock};
 use crate::open::Opener;
 use crate::replicas::{self, Replicas};
-use crate::script::LuaScript;
+use crate::script::{Call, LuaScript};
 use crate::slots::{SlotMap, Slots, slots};
 use fencelock_core::Claim;
 use redis::{Cmd, Value};
@@ -193,17 +193,28 @@ impl Router {
         args: &[A],
         deadline: Instant,
     ) -> Result<Value, Failure> {
-        Ok(self.run_and_wait(slot, script, (keys, args), 0, (deadline, None), ()).await?.0)
+        self.call(slot, script, &(keys, args), deadline).await
+    }
+
+    /// The same, however it is put together.
+    pub(crate) async fn call(
+        &self,
+        slot: u16,
+        script: &LuaScript,
+        call: &(impl Call + Sync),
+        deadline: Instant,
+    ) -> Result<Value, Failure> {
+        Ok(self.run_and_wait(slot, script, call, 0, (deadline, None), ()).await?.0)
     }
 
     /// As [`run`](Self::run), and waits until so many replicas have what it wrote;
     /// with more than none on a connection of its own. The claim is that whose call waits for it. `trip` is dropped when there is an
     /// answer, or what was not done has to be sent on, which may take long.
-    pub(crate) async fn run_and_wait<K: AsRef<[u8]> + Sync, A: AsRef<[u8]> + Sync>(
+    pub(crate) async fn run_and_wait(
         &self,
         slot: u16,
         script: &LuaScript,
-        (keys, args): (&[K], &[A]),
+        call: &(impl Call + Sync),
         replicas: u32,
         (deadline, of): (Instant, Option<&Claim>),
         trip: impl Send,
@@ -211,7 +222,7 @@ impl Router {
         let mut trip = Some(trip);
         let (mut in_full, mut ask, mut hop) = (false, None, 0);
         loop {
-            let command = if in_full { script.in_full(keys, args) } else { script.by_digest(keys, args) };
+            let command = if in_full { script.in_full(call) } else { script.by_digest(call) };
             let failure = match self.send(slot, &command, ask.take(), replicas, (deadline, of)).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
@@ -232,7 +243,7 @@ impl Router {
                     lock(&self.map).moved(slot, to);
                     self.refresh();
                 }
-                Next::TryAgain if script.splits && keys.len() > 1 => return Err(failure),
+                Next::TryAgain if script.splits && call.keys() > 1 => return Err(failure),
                 Next::TryAgain => sleep(PAUSE).await,
                 Next::Rediscover | Next::GiveUp => {
                     sleep(PAUSE).await;
@@ -245,17 +256,16 @@ impl Router {
     }
 
     /// Runs a script where it is sent, and nowhere else; once, but for a server that does not know it.
-    pub(crate) async fn run_once<K: AsRef<[u8]>, A: AsRef<[u8]>>(
+    pub(crate) async fn run_once(
         &self,
         slot: u16,
         script: &LuaScript,
-        keys: &[K],
-        args: &[A],
+        call: &impl Call,
         deadline: Instant,
     ) -> Result<Value, Failure> {
         let link = self.route(slot, deadline).await?;
-        match link.call(&script.by_digest(keys, args), deadline).await {
-            Err(failure) if failure.next == Next::SendScript => link.call(&script.in_full(keys, args), deadline).await,
+        match link.call(&script.by_digest(call), deadline).await {
+            Err(failure) if failure.next == Next::SendScript => link.call(&script.in_full(call), deadline).await,
             outcome => outcome,
         }
     }

@@ -26,28 +26,52 @@ impl LuaScript {
     }
 
     /// By digest: short, and refused with `NOSCRIPT` by a server that has lost it.
-    pub(crate) fn by_digest<K: AsRef<[u8]>, A: AsRef<[u8]>>(&self, keys: &[K], args: &[A]) -> Cmd {
-        words("EVALSHA", &self.sha, keys, args)
+    pub(crate) fn by_digest(&self, call: &impl Call) -> Cmd {
+        command("EVALSHA", &self.sha, call)
     }
 
     /// In full, which also makes the server know it: one round trip, where loading it first takes two.
-    pub(crate) fn in_full<K: AsRef<[u8]>, A: AsRef<[u8]>>(&self, keys: &[K], args: &[A]) -> Cmd {
-        words("EVAL", &self.source, keys, args)
+    pub(crate) fn in_full(&self, call: &impl Call) -> Cmd {
+        command("EVAL", &self.source, call)
     }
 }
 
-fn words<K: AsRef<[u8]>, A: AsRef<[u8]>>(verb: &str, script: &str, keys: &[K], args: &[A]) -> Cmd {
-    // Words and their lengths, so that nothing is copied while it grows.
-    let bytes = keys.iter().map(|key| key.as_ref().len()).chain(args.iter().map(|arg| arg.as_ref().len()));
-    let bytes = verb.len() + script.len() + 8 + bytes.sum::<usize>();
-    let mut command = Cmd::with_capacity(keys.len() + args.len() + 3, bytes);
-    command.arg(verb).arg(script).arg(keys.len());
-    for key in keys {
-        command.arg(key.as_ref());
+/// What a script is called with.
+pub(crate) trait Call {
+    fn keys(&self) -> usize;
+
+    /// No more than so many words of so many bytes, so that nothing is copied while it grows.
+    fn room(&self) -> (usize, usize);
+
+    /// The keys, then the arguments.
+    fn write(&self, command: &mut Cmd);
+}
+
+impl<K: AsRef<[u8]>, A: AsRef<[u8]>> Call for (&[K], &[A]) {
+    fn keys(&self) -> usize {
+        self.0.len()
     }
-    for arg in args {
-        command.arg(arg.as_ref());
+
+    fn room(&self) -> (usize, usize) {
+        let bytes = self.0.iter().map(|key| key.as_ref().len()).chain(self.1.iter().map(|arg| arg.as_ref().len()));
+        (self.0.len() + self.1.len(), bytes.sum())
     }
+
+    fn write(&self, command: &mut Cmd) {
+        for key in self.0 {
+            command.arg(key.as_ref());
+        }
+        for arg in self.1 {
+            command.arg(arg.as_ref());
+        }
+    }
+}
+
+fn command(verb: &str, script: &str, call: &impl Call) -> Cmd {
+    let (words, bytes) = call.room();
+    let mut command = Cmd::with_capacity(words + 3, verb.len() + script.len() + 8 + bytes);
+    command.arg(verb).arg(script).arg(call.keys());
+    call.write(&mut command);
     command
 }
 

@@ -124,17 +124,9 @@ impl Store {
             let wanted = Wanted { verb, slot, group, words, deadline, claim, of };
             return answer(&self.bundled.run(&wanted).await?, Ok(0));
         }
-        let (keys, args) = words.split();
         let under_way = claim.request();
-        let outcome = Box::pin(self.router.run_and_wait(
-            slot,
-            script.0,
-            (&keys, &args),
-            replicas,
-            (deadline, self.far(claim)),
-            (),
-        ))
-        .await;
+        let outcome =
+            Box::pin(self.router.run_and_wait(slot, script.0, &words, replicas, (deadline, self.far(claim)), ())).await;
         if outcome.as_ref().map_or_else(|failure| failure.settled, |_| true) {
             under_way.answered();
         }

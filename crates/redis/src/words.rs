@@ -1,5 +1,7 @@
 //! Keys and arguments of a script, in one piece.
 
+use crate::script::Call;
+use redis::Cmd;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io::Write as _;
 
@@ -85,9 +87,25 @@ impl Words {
         self.iter().skip(self.keys)
     }
 
-    /// Keys and arguments.
-    pub(crate) fn split(&self) -> (Vec<&[u8]>, Vec<&[u8]>) {
-        (self.keys().collect(), self.args().collect())
+    /// So many are keys.
+    pub(crate) fn key_count(&self) -> usize {
+        self.keys
+    }
+}
+
+impl Call for Words {
+    fn keys(&self) -> usize {
+        self.keys
+    }
+
+    fn room(&self) -> (usize, usize) {
+        (self.iter().count(), self.bytes.len())
+    }
+
+    fn write(&self, command: &mut Cmd) {
+        self.iter().for_each(|word| {
+            command.arg(word);
+        });
     }
 }
 
@@ -104,6 +122,7 @@ mod tests {
         let mut words = Words::with_room(2, 4);
         words.key(&[b"x", b"y"]);
         words.arg(&[""]);
-        assert_eq!(words.split(), (vec![b"xy".as_slice()], vec![b"".as_slice()]));
+        assert_eq!(words.keys().collect::<Vec<_>>(), [b"xy".as_slice()]);
+        assert_eq!((words.args().collect::<Vec<_>>(), words.room().0), (vec![b"".as_slice()], 2));
     }
 }
