@@ -316,6 +316,8 @@ pub(crate) async fn finish_release(mut releasing: Releasing) -> Result<()> {
             // This hold is over before the next can be seen.
             releasing.finish(Ended::Released);
             hold.context.observer.released(releasing.told());
+            // Whoever has it next may give it back before this call is over, under the claim of this one.
+            hold.own_claim().moves_over();
             passing.hand_over(&hold.context.ledger);
             return Ok(());
         }

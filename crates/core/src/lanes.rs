@@ -31,7 +31,8 @@ impl ByName {
         if self.spare.len() < SPARE
             && let Some(calls) = Arc::get_mut(&mut queue.calls)
         {
-            (*calls, queue.head, queue.obstacle) = (Calls::default(), None, Obstacle::Silence);
+            *calls = Calls::default();
+            (queue.waiters, queue.head, queue.obstacle) = (Waiters::default(), None, Obstacle::Silence);
             self.spare.push(queue);
         }
     }

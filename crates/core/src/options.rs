@@ -9,7 +9,7 @@ pub const MIN_TTL: Duration = Duration::from_millis(50);
 /// The longest time to live, and the longest lock delay.
 pub const MAX_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The largest [cohort](AcquireOptions::cohort): tokens that begin at a server's
-/// microseconds do not outrun its clock with so many reserved by each of 9,900 grants a second.
+/// microseconds do not outrun its clock with so many reserved by each of 9,900 grants a second that share a counter.
 pub const MAX_COHORT: u32 = 100;
 
 /// How long to wait for another holder.

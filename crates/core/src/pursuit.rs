@@ -114,6 +114,8 @@ impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         if self.call.0.is_some() {
             let call = std::mem::replace(&mut self.call, Call(None));
+            // From here on it is the reaper's, and lies with nobody.
+            self.claim.driven_by(None);
             self.ledger.send(Errand::Settle(call, self.claim.clone()));
         }
     }

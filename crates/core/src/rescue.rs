@@ -10,6 +10,7 @@
 use crate::sync::lock;
 use crate::{Clock, Moment};
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -171,8 +172,8 @@ impl Rescue {
     pub(crate) async fn rescue(&self, clock: &Clock) {
         loop {
             let (found, next) = self.look(clock.now());
-            found.work.iter().filter_map(Weak::upgrade).for_each(|work| work.move_over());
-            found.grants.iter().filter_map(Weak::upgrade).for_each(|grant| grant.lapse());
+            found.work.iter().filter_map(Weak::upgrade).for_each(|work| undisturbed(|| work.move_over()));
+            found.grants.iter().filter_map(Weak::upgrade).for_each(|grant| undisturbed(|| grant.lapse()));
             match next {
                 Next::Soon => tokio::time::sleep(LOOK).await,
                 Next::At(moment) => {
@@ -184,6 +185,13 @@ impl Rescue {
                 Next::Never => self.earlier.notified().await,
             }
         }
+    }
+}
+
+/// It runs callers' wakers and subscribers, and all other work relies on this task.
+fn undisturbed(what: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(what)).is_err() {
+        tracing::debug!(target: "fencelock", "a caller's waker or a subscriber has panicked");
     }
 }
 

@@ -149,7 +149,7 @@ impl Failure {
                 Some((_, address)) => Self::new(Unavailable, "the slot is being moved").next(Next::Ask(address)),
                 None => Self::new(Engine, "a redirection that leads nowhere"),
             },
-            "CROSSSLOT" => Self::new(Engine, "keys of more than one slot"),
+            "CROSSSLOT" => Self::in_a_cluster(),
             "OOM" => Self::new(Unavailable, "Redis is at its `maxmemory`, and takes no new lock"),
             "MISCONF" => Self::new(Unavailable, "Redis cannot write to its disk, and takes no lock (MISCONF)"),
             "NOREPLICAS" => Self::new(Unavailable, "Redis has fewer replicas than `min-replicas-to-write`"),

@@ -10,7 +10,7 @@
 //! | `<prefix>:{layout}` | string | the layout's version |
 //!
 //! The shard is xxh3-64 of the name modulo 1,024, in decimal. It is all that is
-//! hashed to a Cluster slot, so a lock and its counter lie together, and braces
+//! hashed to a Cluster slot, so there a lock and its counter lie together, and braces
 //! in a name mean nothing, since a tag ends at the first `}`. Where there are no slots all locks
 //! have one counter: of many that are granted in one call it is read once.
 
@@ -110,7 +110,7 @@ impl NameKeys {
         &self.name
     }
 
-    /// `<prefix>:{<shard>}:`, with which every key and channel of the name begins, then two parts.
+    /// `<prefix>:{<shard>}:`, with which every key of the name's own begins, then two parts.
     fn parts<'k>(&'k self, what: &'k str, of: &'k str) -> [&'k str; 6] {
         [&self.prefix, ":{", self.shard.as_str(), "}:", what, of]
     }

@@ -158,7 +158,10 @@ impl Scripts {
     pub(crate) fn bundle(base: u64) -> Bundle {
         let acquire = |script: &str| LuaScript::new(acquiring(script, base));
         let free = |dead: &str| handing(&FREE_LUA.replace("--DEAD--\n", dead));
-        let dead = [KILL_LUA, &free(include_str!("scripts/dead.lua"))].concat();
+        // What the release itself does is done whether or not the id can be made dead, which is told.
+        let dead = free(include_str!("scripts/dead.lua"))
+            .replace("\nreturn freed", "\nif not killed then error(why, 0) end\nreturn freed");
+        let dead = [KILL_LUA, &dead].concat();
         Bundle::new(
             SHARED,
             [
@@ -206,7 +209,7 @@ mod tests {
         for (what, times) in [
             (", queue()}", 1),
             ("pcall(leave,", 1),
-            ("ARGV[1], ARGV[4]) end", 2),
+            ("pcall(kill, KEYS[2], ARGV[1], ARGV[4])", 2),
             ("local function", 4),
             ("ARGV[5]", 2),
         ] {

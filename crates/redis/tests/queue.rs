@@ -13,7 +13,7 @@
 mod common;
 
 use common::{SLACK, client, drained, sent, total, until, url};
-use fencelock_core::{LockClient, LockGuard};
+use fencelock_core::{Attempt, DistributedLock as _, ErrorKind, LockClient, LockGuard, LockName, Terms};
 use fencelock_lab::{Mood, Proxy, Redis};
 use libtest_mimic::{Arguments, Failed, Trial};
 use rustix::process::{Pid, Signal, kill_process};
@@ -396,6 +396,23 @@ async fn who_may_queue_later_does() {
     soon(next, released).await.release().await.unwrap();
 }
 
+/// A release that cannot make its id dead says so, and hands the lock on all the same.
+async fn what_may_kill_no_id_hands_on() {
+    let redis = Redis::start().unwrap();
+    redis.command(&["ACL", "SETUSER", "app", "on", ">p", "~*", "&*", "+@all", "-zadd"]).unwrap();
+    let at = format!("redis://app:p@{}", redis.address());
+    let (engine, waiter) = (common::engine(&at).await.unwrap(), client(&at).await);
+    let claim = Terms::new(LockName::new("a").unwrap(), LONG).mint().unwrap();
+    let Attempt::Granted(grant) = engine.try_acquire(&claim).await.unwrap() else { panic!("it is free") };
+    let next = wait(&waiter, LONG);
+    until("it is in the queue", SLACK, || queued(&redis) == 1).await;
+    // Something of the claim may still arrive.
+    drop(claim.request());
+    let released = Instant::now();
+    assert_eq!(grant.lease.release().await.unwrap_err().kind(), ErrorKind::Denied);
+    soon(next, released).await.release().await.unwrap();
+}
+
 /// However many gave up between two that wait, the second is handed the lock by the first.
 async fn gaps_of_those_who_gave_up_are_passed_by() {
     let redis = Redis::start().unwrap();
@@ -451,6 +468,7 @@ fn main() -> ExitCode {
         trial("a_forced_release_hands_on_after_the_lock_delay", a_forced_release_hands_on_after_the_lock_delay),
         trial("without_the_permission_nobody_queues", without_the_permission_nobody_queues),
         trial("who_may_queue_later_does", who_may_queue_later_does),
+        trial("what_may_kill_no_id_hands_on", what_may_kill_no_id_hands_on),
         trial("gaps_of_those_who_gave_up_are_passed_by", gaps_of_those_who_gave_up_are_passed_by),
     ];
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -125,6 +125,21 @@ async fn programs_with_another_layout_are_kept_apart() {
     assert!(apart.is_ok());
 }
 
+/// The way over that the changelog says: each shard had a counter of its own before, some perhaps ahead of the clock.
+#[tokio::test]
+async fn from_layout_2_one_comes_over_with_the_largest_of_the_counters() {
+    let redis = Redis::start().unwrap();
+    redis.command(&["SET", "fencelock:{layout}", "2"]).unwrap();
+    for (shard, last) in [(543, "8000000000000000"), (17, "1764550000000000")] {
+        redis.command(&["SET", &format!("fencelock:{{{shard}}}:fence"), last]).unwrap();
+    }
+    assert_eq!(engine(&url(&redis)).await.unwrap_err().kind(), ErrorKind::Refused);
+    redis.command(&["SET", "fencelock:fence", "8000000000000000"]).unwrap();
+    redis.command(&["DEL", "fencelock:{layout}"]).unwrap();
+    let guard = client(&url(&redis)).await.acquire("a").await.unwrap();
+    assert_eq!(guard.token().get(), 8_000_000_000_000_001);
+}
+
 #[tokio::test]
 async fn prefixes_and_databases_lock_apart() {
     let redis = Redis::start().unwrap();

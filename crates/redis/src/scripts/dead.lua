@@ -1,1 +1,1 @@
-kill(KEYS[2], id, ARGV[2])
+local killed, why = pcall(kill, KEYS[2], id, ARGV[2])
