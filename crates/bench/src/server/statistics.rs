@@ -6,12 +6,15 @@ use fencelock_lab::Redis;
 use sqlx::{ConnectOptions, Connection as _, Row as _};
 
 /// What scripts issue inside Redis is counted there like what clients send; scripts themselves are these.
-const INSIDE: [&str; 19] = [
+const INSIDE: [&str; 22] = [
     "exists",
     "hmget",
     "hget",
     "mget",
     "mset",
+    "zadd",
+    "zscore",
+    "zremrangebyscore",
     "pttl",
     "pexpire",
     "time",
