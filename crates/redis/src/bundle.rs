@@ -231,7 +231,7 @@ struct Gathered<'a> {
 }
 
 impl Call for Gathered<'_> {
-    fn keys(&self) -> usize {
+    fn key_count(&self) -> usize {
         let own = self.all.iter().map(|asking| asking.asked.words.key_count().saturating_sub(self.shared));
         own.sum::<usize>() + self.all.first().map_or(0, |first| first.asked.words.keys().take(self.shared).count())
     }

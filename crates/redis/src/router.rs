@@ -243,7 +243,7 @@ impl Router {
                     lock(&self.map).moved(slot, to);
                     self.refresh();
                 }
-                Next::TryAgain if script.splits && call.keys() > 1 => return Err(failure),
+                Next::TryAgain if script.splits && call.key_count() > 1 => return Err(failure),
                 Next::TryAgain => sleep(PAUSE).await,
                 Next::Rediscover | Next::GiveUp => {
                     sleep(PAUSE).await;

@@ -38,7 +38,7 @@ impl LuaScript {
 
 /// What a script is called with.
 pub(crate) trait Call {
-    fn keys(&self) -> usize;
+    fn key_count(&self) -> usize;
 
     /// No more than so many words of so many bytes, so that nothing is copied while it grows.
     fn room(&self) -> (usize, usize);
@@ -48,7 +48,7 @@ pub(crate) trait Call {
 }
 
 impl<K: AsRef<[u8]>, A: AsRef<[u8]>> Call for (&[K], &[A]) {
-    fn keys(&self) -> usize {
+    fn key_count(&self) -> usize {
         self.0.len()
     }
 
@@ -70,7 +70,7 @@ impl<K: AsRef<[u8]>, A: AsRef<[u8]>> Call for (&[K], &[A]) {
 fn command(verb: &str, script: &str, call: &impl Call) -> Cmd {
     let (words, bytes) = call.room();
     let mut command = Cmd::with_capacity(words + 3, verb.len() + script.len() + 8 + bytes);
-    command.arg(verb).arg(script).arg(call.keys());
+    command.arg(verb).arg(script).arg(call.key_count());
     call.write(&mut command);
     command
 }

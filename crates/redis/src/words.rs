@@ -86,15 +86,10 @@ impl Words {
     pub(crate) fn args(&self) -> impl Iterator<Item = &[u8]> {
         self.iter().skip(self.keys)
     }
-
-    /// So many are keys.
-    pub(crate) fn key_count(&self) -> usize {
-        self.keys
-    }
 }
 
 impl Call for Words {
-    fn keys(&self) -> usize {
+    fn key_count(&self) -> usize {
         self.keys
     }
 
