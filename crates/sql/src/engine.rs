@@ -115,7 +115,8 @@ impl SqlLock {
     /// A row holds the last token of its name, so the largest of those that go is
     /// first kept in a row of its own (the floor, under the empty name), above
     /// which new names start: no token is given out twice. It may run beside
-    /// clients, and takes as long as one request may last on top of its statements.
+    /// clients, and takes as long as one request may last on top of its statements; on
+    /// SQLite the file is left to others between two of them for as long as one takes.
     ///
     /// # Errors
     /// `InvalidConfig` if `idle` is under a minute; otherwise what the database failed with.

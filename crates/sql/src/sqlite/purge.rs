@@ -1,12 +1,18 @@
 //! Dropping rows that nobody has used for long.
 //!
-//! A few at a time: whoever writes has the file to itself meanwhile.
+//! A few at a time: whoever writes has the file to itself meanwhile. After each the file is left to others for as long as
+//! that took, since nobody who finds it taken is told when it is not.
 
 use super::failure::Failure;
 use super::frame::unix_now;
 use super::store::Store;
 use fencelock_core::Result;
 use sqlx::Row as _;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// The least that others have the file to themselves between two statements.
+const LEAST_PAUSE: Duration = Duration::from_millis(2);
 
 impl Store {
     /// First a look at all, a few at a time; then the floor, above every token that may go; then the rows.
@@ -35,8 +41,12 @@ impl Store {
         let mut dropped = 0;
         for (after, upto) in windows {
             let query = sqlx::query(include_str!("sql/purge.sql")).bind(expired).bind(frame).bind(granted);
-            let rows = self.commands.seat().await?.rows(query.bind(after).bind(upto)).await.map_err(told)?;
+            let mut seat = self.commands.seat().await?;
+            let began = Instant::now();
+            let rows = seat.rows(query.bind(after).bind(upto)).await.map_err(told)?;
+            drop(seat);
             dropped += u64::try_from(rows.len()).unwrap_or(u64::MAX);
+            sleep(began.elapsed().max(LEAST_PAUSE)).await;
         }
         Ok(dropped)
     }
