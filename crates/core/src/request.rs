@@ -58,7 +58,15 @@ impl Requests {
 pub struct Request {
     /// The counts lie in what they are of, so that a request allocates nothing.
     of: Arc<Attempted>,
-    answered: bool,
+    ended: Ended,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Unanswered,
+    Answered,
+    NeverLeft,
 }
 
 impl Request {
@@ -67,12 +75,17 @@ impl Request {
         counts.begun = counts.begun.saturating_add(1);
         counts.in_flight = counts.in_flight.saturating_add(1);
         drop(counts);
-        Self { of: Arc::clone(of), answered: false }
+        Self { of: Arc::clone(of), ended: Ended::Unanswered }
     }
 
     /// The server answered, or the request surely never left: its effect is known.
     pub fn answered(mut self) {
-        self.answered = true;
+        self.ended = Ended::Answered;
+    }
+
+    /// It surely never left, and it is as if it had not been begun: where none else was, there is nothing to undo.
+    pub fn never_left(mut self) {
+        self.ended = Ended::NeverLeft;
     }
 }
 
@@ -81,7 +94,10 @@ impl Drop for Request {
         let requests = &self.of.requests;
         let mut counts = lock(&requests.counts);
         counts.in_flight = counts.in_flight.saturating_sub(1);
-        counts.unanswered |= !self.answered;
+        counts.unanswered |= self.ended == Ended::Unanswered;
+        if self.ended == Ended::NeverLeft {
+            counts.begun = counts.begun.saturating_sub(1);
+        }
         if counts.in_flight == 0 {
             requests.settled.notify_waiters();
         }
@@ -115,5 +131,15 @@ mod tests {
         claim.settled().await;
         assert!(claim.is_unanswered());
         assert_eq!(claim.requests(), 3);
+    }
+
+    #[tokio::test]
+    async fn what_never_left_was_not_sent() {
+        let claim = Terms::new(LockName::new("a").unwrap(), Duration::from_secs(1)).mint().unwrap();
+        let request = claim.request();
+        assert!(claim.was_sent(), "while nobody knows");
+        request.never_left();
+        assert!(!claim.was_sent() && !claim.is_unanswered());
+        claim.settled().await;
     }
 }

@@ -46,6 +46,12 @@ pub trait Together: Send + Sync + 'static {
         usize::MAX
     }
 
+    /// Only requests of the same kind share a trip: a trip carries those that are of the kind of who has waited longest.
+    /// The default knows one kind.
+    fn kind(&self, _asked: &Self::Asked) -> u8 {
+        0
+    }
+
     /// The request leaves `now`: from here on it may arrive, whatever becomes of who asked.
     /// Called in the moment in which it can no longer be taken back; must not block. False if it is not to
     /// leave any more, as when its time is over: then it never does.
@@ -253,11 +259,21 @@ impl<T: Together> Group<T> {
         }
         let most = self.0.sends.most().max(1);
         let mut gathered = Vec::with_capacity(lane.waiting.len().min(most));
+        let (mut kind, mut others) = (None, VecDeque::new());
         while gathered.len() < most
-            && let Some((_, mut asking)) = lane.waiting.pop_front()
+            && let Some((number, mut asking)) = lane.waiting.pop_front()
         {
+            let its = self.0.sends.kind(&asking.asked);
+            if its != *kind.get_or_insert(its) {
+                others.push_back((number, asking));
+                continue;
+            }
             let leaves = self.0.sends.leaves(&mut asking.asked, now);
             if leaves { &mut gathered } else { &mut over }.push(asking);
+        }
+        if !others.is_empty() {
+            others.append(&mut lane.waiting);
+            lane.waiting = others;
         }
         lane.carried += gathered.len();
         if !gathered.is_empty() {

@@ -30,6 +30,11 @@ impl Together for Doubles {
         self.few
     }
 
+    /// What is over a thousand is of another kind.
+    fn kind(&self, number: &u64) -> u8 {
+        u8::from(*number > 1_000)
+    }
+
     fn leaves(&self, number: &mut u64, _: Instant) -> bool {
         let leaves = *number != 17;
         self.left.fetch_add(usize::from(leaves), Ordering::SeqCst);
@@ -250,4 +255,50 @@ fn a_runtime_that_ends_leaves_nobody_waiting() {
     drop(alone);
     let outside = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert_eq!(outside.block_on(ticket.answer(soon(), None)), Err(Unanswered::NeverLeft));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_those_of_a_kind_share_a_trip() {
+    let group = group(3, 1);
+    let alone = group.join(0, || 0);
+    let mut tickets = Vec::new();
+    for number in [1_001, 1, 1_002, 2, 3, 1_003, 1_004, 1_005] {
+        match group.join(0, || number) {
+            Turn::Together(ticket) => tickets.push((number, ticket)),
+            Turn::Alone(_) => panic!("beside another"),
+        }
+    }
+    // Whoever waits behind those who were left out can still be taken back.
+    tickets.retain(|(number, _)| *number != 1_004);
+    assert_eq!(group.waiting(), 7);
+    drop(alone);
+    for (number, ticket) in tickets {
+        assert_eq!(ticket.answer(soon(), None).await, Ok(number * 2));
+    }
+    let sent = lock(&group.sends().sent).clone();
+    assert_eq!(sent, [vec![1_001, 1_002, 1_003], vec![1, 2, 3], vec![1_005]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_left_out_of_a_trip_can_be_taken_back() {
+    let group = group(8, 1);
+    let alone = group.join(0, || 0);
+    let numbers = [1, 1_001, 2, 1_002];
+    let mut tickets: Vec<_> = numbers
+        .into_iter()
+        .map(|number| match group.join(0, || number) {
+            Turn::Together(ticket) => ticket,
+            Turn::Alone(_) => panic!("beside another"),
+        })
+        .collect();
+    drop(alone);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(group.waiting(), 2, "the others are under way");
+    drop(tickets.remove(1));
+    assert_eq!(group.waiting(), 1);
+    for (ticket, answer) in tickets.into_iter().zip([2, 4, 2_004]) {
+        assert_eq!(ticket.answer(soon(), None).await, Ok(answer));
+    }
+    let sent = lock(&group.sends().sent).clone();
+    assert_eq!(sent, [vec![1, 2], vec![1_002]]);
 }
