@@ -40,7 +40,7 @@ pub(super) fn budgets(rows: &[Row]) -> Vec<Budget> {
             let many = ours(names::MANY_TASKS).and_then(|row| row.ratio_to_floor);
             add("throughput, 64 tasks, of raw", many, Some(0.9), true);
             // Where acquires and releases that are ready together travel together.
-            if matches!(engine, "redis" | "redlock") {
+            if matches!(engine, "redis" | "redlock" | "sqlite" | "postgres" | "mysql") {
                 add("throughput, 64 tasks, what travels together, of raw", many, Some(1.2), true);
             }
         }

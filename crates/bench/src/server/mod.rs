@@ -57,7 +57,7 @@ impl Server {
             Engine::Memory => Self::Memory,
             Engine::Sqlite => Self::Sqlite(in_memory().map_or_else(tempfile::tempdir, tempfile::tempdir_in)?),
             Engine::Postgres => Self::Postgres(postgres()?),
-            Engine::Mysql => Self::Mysql(MariaDb::start()?),
+            Engine::Mysql => Self::Mysql(mariadb()?),
             Engine::Redis => Self::Redis(Redis::start()?),
             Engine::Redlock => {
                 let nodes = RedisNodes::start(3)?;
@@ -117,6 +117,13 @@ fn postgres() -> Result<Postgres> {
         Ok(server) => Ok(server),
         Err(_) => Ok(Postgres::start_with(quick)?),
     }
+}
+
+/// With as much memory and log as it comes with: with the little of the tests' it stops every second to write its pages.
+fn mariadb() -> Result<MariaDb> {
+    let quick = ["--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync"];
+    let room = ["--innodb-buffer-pool-size=128M", "--innodb-log-file-size=96M"];
+    Ok(MariaDb::start_with(quick.into_iter().chain(room))?)
 }
 
 #[cfg(test)]
