@@ -195,6 +195,13 @@ impl DistributedLock for SqlLock {
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
         let outcome = self.attempt(claim, false, None, matches!(claim.obstacle(), Obstacle::Held(_))).await;
+        // A copy of the request that had no answer may still take it.
+        let outcome = match outcome {
+            Ok(contended @ Attempt::Contended { .. }) if claim.is_unanswered() => {
+                self.abandon(claim).await.map(|()| contended)
+            }
+            outcome => outcome,
+        };
         outcome.map_err(|e| e.with_engine(self.table.engine()).with_name(claim.name()))
     }
 

@@ -49,7 +49,6 @@ impl Failure {
     }
 
     /// There was no connection to send it on.
-    #[cfg(feature = "postgres")]
     pub(crate) fn before(error: Error) -> Self {
         Self { error, not_done: true, reopen: true, cause: Cause::Other }
     }

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod bundle;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod engine;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod failure;

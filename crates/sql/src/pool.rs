@@ -133,11 +133,18 @@ impl<O: Opens> Seat<'_, O> {
         request: Request,
         statement: S,
     ) -> Result<S::Answer, Failure> {
-        let (outcome, lost) = self.deliver(statement).await;
-        if lost.is_none() && outcome.as_ref().err().is_none_or(|failure| failure.not_done) {
+        let (outcome, is_settled) = self.send_known(statement).await;
+        if is_settled {
             request.answered();
         }
         outcome
+    }
+
+    /// The same, and whether nothing of it may still come.
+    pub(crate) async fn send_known<S: Sends<O::Connection>>(self, statement: S) -> (Result<S::Answer, Failure>, bool) {
+        let (outcome, lost) = self.deliver(statement).await;
+        let is_settled = lost.is_none() && outcome.as_ref().err().is_none_or(|failure| failure.not_done);
+        (outcome, is_settled)
     }
 
     /// What came of it, and what became of an earlier copy that had no answer.

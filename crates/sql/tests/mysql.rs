@@ -10,6 +10,8 @@ use fencelock_sql::mysql::MySqlGate;
 use server::*;
 use std::time::Instant;
 
+const STATEMENTS: &str = "SELECT CAST(SUM(variable_value) AS SIGNED) FROM information_schema.global_status
+    WHERE variable_name IN ('COM_INSERT', 'COM_UPDATE')";
 const OPEN: &str = "SELECT count(*) FROM information_schema.innodb_trx";
 
 macro_rules! of_every_server {
@@ -22,6 +24,14 @@ macro_rules! of_every_server {
 }
 
 of_every_server! {
+    crowds::each_is_answered_as_by_itself();
+    crowds::of_two_for_one_name_one_is_granted();
+    crowds::each_release_is_answered_as_by_itself();
+    crowds::sixty_four_take_few_statements(&[], STATEMENTS);
+    crowds::a_locked_row_holds_up_no_other("SELECT 1 FROM fencelock_locks WHERE name = '{name}' FOR UPDATE");
+    crowds::a_locked_row_holds_up_no_other_release("SELECT 1 FROM fencelock_locks WHERE name = '{name}' FOR UPDATE", "");
+    crowds::what_never_left_is_not_undone();
+    crowds::what_is_cut_off_is_undone();
     faults::killed_and_restarted();
     faults::dead_for_good_is_told_in_time();
     faults::sessions_that_end_lose_nothing();

@@ -18,6 +18,13 @@ const FAILING: &str = "CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAG
         IF {fails} THEN RAISE EXCEPTION 'in the way' USING ERRCODE = '{code}'; END IF; RETURN new; END $$;;
     CREATE OR REPLACE TRIGGER failing BEFORE INSERT OR UPDATE ON fencelock_locks FOR EACH ROW EXECUTE FUNCTION fail()";
 
+/// Notes each statement that writes locks.
+const WATCH: [&str; 3] = [
+    "CREATE TABLE statements (n int)",
+    "CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO statements VALUES (1); RETURN NULL; END $$",
+    "CREATE TRIGGER noted AFTER UPDATE ON fencelock_locks FOR EACH STATEMENT EXECUTE FUNCTION noted()",
+];
+
 macro_rules! of_every_server {
     ($($part:ident :: $name:ident ( $($argument:expr),* );)*) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -28,6 +35,14 @@ macro_rules! of_every_server {
 }
 
 of_every_server! {
+    crowds::each_is_answered_as_by_itself();
+    crowds::of_two_for_one_name_one_is_granted();
+    crowds::each_release_is_answered_as_by_itself();
+    crowds::sixty_four_take_few_statements(&WATCH, "SELECT count(*) FROM statements");
+    crowds::a_locked_row_holds_up_no_other("SELECT 1 FROM fencelock_locks WHERE name = '{name}' FOR UPDATE");
+    crowds::a_locked_row_holds_up_no_other_release("SELECT 1 FROM fencelock_locks WHERE name = '{name}' FOR UPDATE", "");
+    crowds::what_never_left_is_not_undone();
+    crowds::what_is_cut_off_is_undone();
     faults::killed_and_restarted();
     faults::dead_for_good_is_told_in_time();
     faults::sessions_that_end_lose_nothing();
@@ -388,4 +403,49 @@ async fn a_waiter_that_loses_a_race_is_told_of_the_next_release() {
         waiter.await.unwrap().unwrap().release().await.unwrap();
     }
     println!("it lost {lost} of 60 races");
+}
+
+/// Behind a pooler no session's settings bound a statement: each brings its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_a_pooler_a_locked_row_holds_up_no_other_release() {
+    let lock_row = "SELECT 1 FROM fencelock_locks WHERE name = '{name}' FOR UPDATE";
+    crowds::a_locked_row_holds_up_no_other_release::<Pg>(lock_row, "?pooler=transaction").await;
+}
+
+/// Plans are kept: they must not be of when the table was small, nor lock in another order than that of the names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sessions_find_rows_by_their_keys() {
+    let db = Pg::start();
+    let client = db.client().await;
+    client.acquire("a").await.unwrap().release().await.unwrap();
+    // Small and analyzed, and then large.
+    db.run("ANALYZE fencelock_locks; ANALYZE fencelock_locks_voids").await;
+    let rounds = async || {
+        for round in 0..10 {
+            let mut tries = tokio::task::JoinSet::new();
+            for n in 0..40 {
+                let client = client.clone();
+                tries.spawn(async move {
+                    client.acquire(&format!("{round} {n}")).await.unwrap().release().await.unwrap();
+                });
+            }
+            tries.join_all().await;
+        }
+    };
+    rounds().await;
+    db.run(
+        "INSERT INTO fencelock_locks SELECT ('x' || n)::bytea, ''::bytea, n, 0, 1, 0, false, '', NULL, 1
+        FROM generate_series(1, 50000) AS n",
+    )
+    .await;
+    let scans =
+        "SELECT coalesce(sum(seq_tup_read), 0)::bigint FROM pg_stat_user_tables WHERE relname LIKE 'fencelock_locks%'";
+    // What was read is told a moment later.
+    tokio::time::sleep(ms(1_500)).await;
+    let before = db.number(scans).await;
+    rounds().await;
+    tokio::time::sleep(ms(1_500)).await;
+    let read = db.number(scans).await - before;
+    println!("{read} rows read by scans");
+    assert!(read < 50_000, "{read} rows were read by scans");
 }

@@ -45,6 +45,8 @@ fn of_number(number: u16) -> Failure {
             Failure::new(Unavailable, "the server ended the connection").reopen().because(Cause::Broken)
         }
         1021 | 1114 | 1037 | 1041 => Failure::new(Unavailable, "the server lacks space or memory").not_done(),
+        // How a statement for many says that it is not to be done; one that is not known there was not done either.
+        1242 | 1064 => Failure::new(Engine, format!("the server refused the statement with {number}")).not_done(),
         1048 | 1264 | 1366 | 1406 => Failure::new(Engine, "a value does not fit the table").not_done(),
         _ => Failure::new(Engine, format!("the server failed with {number}")),
     }
@@ -72,6 +74,7 @@ mod tests {
             (1142, Denied, true, false, Cause::Other),
             (1049, InvalidConfig, true, true, Cause::Other),
             (1927, Unavailable, false, true, Cause::Broken),
+            (1242, Engine, true, false, Cause::Other),
             (1030, Engine, false, false, Cause::Other),
         ] {
             let f = of_number(number);

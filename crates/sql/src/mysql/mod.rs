@@ -1,8 +1,10 @@
 //! MySQL and MariaDB.
 
+mod bundle;
 mod config;
 mod failure;
 mod gate;
+mod met;
 mod opening;
 mod probe;
 mod purge;

@@ -16,6 +16,8 @@ pub(crate) struct Opening {
     pub(crate) config: MySqlConfig,
     pub(crate) schema: Schema,
     pub(crate) mariadb: bool,
+    /// Whether a statement may be for many locks.
+    pub(crate) many: bool,
     guarantees: Mutex<Arc<Guarantees>>,
 }
 
@@ -38,8 +40,8 @@ impl Opening {
             Err(_) => return Err(told(Failure::no_answer(limit))),
         };
         let guarantees = Mutex::new(Arc::new(probe.guarantees(&config)?));
-        let mariadb = probe.is_mariadb();
-        Ok((Self { config, schema, mariadb, guarantees }, connection))
+        let (mariadb, many) = (probe.is_mariadb(), probe.has_statements_for_many());
+        Ok((Self { config, schema, mariadb, many, guarantees }, connection))
     }
 
     pub(crate) fn guarantees(&self) -> Arc<Guarantees> {

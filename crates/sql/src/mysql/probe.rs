@@ -47,6 +47,14 @@ impl Probe {
         self.get("version").contains("MariaDB")
     }
 
+    /// Whether a statement may be for many locks: `INSERT … RETURNING` is known there
+    /// (<https://mariadb.com/kb/en/insertreturning/>), and no replica works the statement off again, whose `read_only` it would look at.
+    pub(crate) fn has_statements_for_many(&self) -> bool {
+        let mut numbers = self.get("version").split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+        let returns = self.is_mariadb() && (numbers.next(), numbers.next()) >= (Some(10), Some(5));
+        returns && !(self.is_on("log_bin") && self.get("binlog_format").eq_ignore_ascii_case("statement"))
+    }
+
     pub(crate) fn is_read_only(&self) -> bool {
         self.is_on("read_only") || self.is_on("super_read_only")
     }

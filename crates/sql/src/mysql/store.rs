@@ -1,10 +1,13 @@
 //! The statements on the lock table.
 
 use super::MySqlConfig;
+use super::bundle::Crowd;
 use super::failure::{failure, read_only_server};
+use super::met::Met;
 use super::opening::Opening;
 use super::renew::Renewer;
 use super::statement::{Asks, Statement, Value};
+use crate::bundle::{Bundled, Trip, Way, own};
 use crate::failure::{Cause, Failure};
 use crate::micros::{in_micros, micros};
 use crate::pool::{Pool, Seat};
@@ -28,7 +31,10 @@ pub(super) const ROWS: usize = 64;
 /// The lock table of one database.
 pub(crate) struct Store {
     pub(super) opening: Arc<Opening>,
-    pub(super) commands: Pool<Opening>,
+    pub(super) commands: Arc<Pool<Opening>>,
+    /// What travels together, where anything does.
+    together: Option<Bundled<Crowd>>,
+    met: Met,
     renewals: Arc<Renewals<Renewer>>,
     pub(super) statements: Statements,
 }
@@ -60,7 +66,8 @@ impl Store {
         let server = &opening.config.server;
         let limit = server.request_timeout;
         let renewals = Renewals::new(Renewer::new(Pool::new(Arc::clone(&opening), 1, None, limit)));
-        let commands = Pool::new(Arc::clone(&opening), server.connections, Some(first), limit);
+        let commands = Arc::new(Pool::new(Arc::clone(&opening), server.connections, Some(first), limit));
+        let together = opening.many.then(|| Bundled::new(Crowd::new(&commands)));
         let sql = |text: &str| opening.schema.statement(text);
         let takes = [include_str!("sql/acquire.sql"), include_str!("sql/insert.sql")];
         let names: Vec<_> = (3..3 + ROWS).map(|n| format!("${n}")).collect();
@@ -81,7 +88,7 @@ impl Store {
             lock: sql(include_str!("sql/lock.sql")),
             locked: sql(include_str!("sql/locked.sql")),
         };
-        Ok(Arc::new(Self { opening, commands, renewals, statements }))
+        Ok(Arc::new(Self { opening, commands, together, met: Met::default(), renewals, statements }))
     }
 
     pub(crate) fn lock_statements(&self) -> (&Statement, &Statement) {
@@ -110,6 +117,46 @@ impl Store {
     ) -> Result<MySqlQueryResult> {
         let outcome = self.commands.seat().await?.send(statement.with(values)).await;
         outcome.map_err(|failure| failure.at("mysql", operation).into())
+    }
+
+    async fn acquire_alone(&self, claim: &Claim) -> Result<Outcome> {
+        let id = claim.id().to_bytes();
+        let mut values = vec![
+            Value::Bytes(claim.name().as_str().as_bytes()),
+            Value::Bytes(&id),
+            Value::Number(self.least_token()),
+            Value::Number(in_micros(claim.server_ttl())),
+            Value::Text(Some(claim.holder())),
+            Value::Text(claim.note().map(|note| &**note)),
+            Value::Number(in_micros(claim.lock_delay())),
+        ];
+        let mut statements = &self.statements.acquire;
+        if claim.reserve() > 0 {
+            values.push(Value::Number(claim.reserve().into()));
+            statements = &self.statements.reserve;
+        }
+        // The row that is there, and else a new one.
+        for statement in statements {
+            let seat = self.commands.seat().await?;
+            match Self::take(seat, claim, statement, values.clone()).await {
+                Ok(Took::Lock(sent_at, token)) => return Ok(Outcome::Granted(sent_at, token)),
+                // Held inside somebody's transaction, or just being taken.
+                Ok(Took::Locked) => return Ok(Outcome::Held(Attempt::contended(Some(AGAIN), None))),
+                Ok(Took::NoRow) => {}
+                Ok(Took::Not) => break,
+                Err(failure) => return Err(failure.at("mysql", "acquire").into()),
+            }
+        }
+        self.look(claim).await
+    }
+
+    async fn free_alone(&self, claim: &Claim, operation: &'static str) -> Result<bool> {
+        let id = claim.id().to_bytes();
+        let values = vec![Value::Bytes(claim.name().as_str().as_bytes()), Value::Bytes(&id)];
+        // A second answer cannot tell that the first had freed it.
+        let ready = self.statements.free.with(values);
+        let outcome = self.commands.seat().await?.send_if(ready, |done| done.rows_affected() > 0).await;
+        Ok(outcome.map_err(|failure: Failure| failure.at("mysql", operation))?.rows_affected() > 0)
     }
 
     /// Sends a statement that takes the lock: its token, if it did.
@@ -172,34 +219,18 @@ impl LockTable for Store {
     }
 
     async fn acquire(&self, claim: &Claim, _waits: bool) -> Result<Outcome> {
-        let id = claim.id().to_bytes();
-        let mut values = vec![
-            Value::Bytes(claim.name().as_str().as_bytes()),
-            Value::Bytes(&id),
-            Value::Number(self.least_token()),
-            Value::Number(in_micros(claim.server_ttl())),
-            Value::Text(Some(claim.holder())),
-            Value::Text(claim.note().map(|note| &**note)),
-            Value::Number(in_micros(claim.lock_delay())),
-        ];
-        let mut statements = &self.statements.acquire;
-        if claim.reserve() > 0 {
-            values.push(Value::Number(claim.reserve().into()));
-            statements = &self.statements.reserve;
+        let way = match &self.together {
+            Some(together) if !self.met.was_held(claim.name()) => together.take(claim).await?,
+            _ => Way::Alone(Trip::unshared()),
+        };
+        let outcome = match way {
+            Way::Answered(outcome) => outcome,
+            Way::Alone(trip) => trip.run(Some(claim), self.acquire_alone(claim)).await?,
+        };
+        if matches!(outcome, Outcome::Held(_)) && self.together.is_some() {
+            self.met.held(claim.name());
         }
-        // The row that is there, and else a new one.
-        for statement in statements {
-            let seat = self.commands.seat().await?;
-            match Self::take(seat, claim, statement, values.clone()).await {
-                Ok(Took::Lock(sent_at, token)) => return Ok(Outcome::Granted(sent_at, token)),
-                // Held inside somebody's transaction, or just being taken.
-                Ok(Took::Locked) => return Ok(Outcome::Held(Attempt::contended(Some(AGAIN), None))),
-                Ok(Took::NoRow) => {}
-                Ok(Took::Not) => break,
-                Err(failure) => return Err(failure.at("mysql", "acquire").into()),
-            }
-        }
-        self.look(claim).await
+        Ok(outcome)
     }
 
     async fn look(&self, claim: &Claim) -> Result<Outcome> {
@@ -212,20 +243,22 @@ impl LockTable for Store {
             self.commands.forget();
             return Err(read_only_server().at("mysql", "look").into());
         }
-        outcome(&rows, claim).map_err(|e| failure(e).at("mysql", "look").into())
+        outcome(rows.first(), claim).map_err(|e| failure(e).at("mysql", "look").into())
     }
 
     async fn renew(&self, claim: &Claim, token: FencingToken, server_ttl: Duration, at_once: bool) -> Result<bool> {
         self.renewals.renew(claim, token, server_ttl, at_once).await
     }
 
-    async fn free(&self, claim: &Claim, _: Option<FencingToken>, operation: &'static str) -> Result<bool> {
-        let id = claim.id().to_bytes();
-        let values = vec![Value::Bytes(claim.name().as_str().as_bytes()), Value::Bytes(&id)];
-        // A second answer cannot tell that the first had freed it.
-        let ready = self.statements.free.with(values);
-        let outcome = self.commands.seat().await?.send_if(ready, |done| done.rows_affected() > 0).await;
-        Ok(outcome.map_err(|failure: Failure| failure.at("mysql", operation))?.rows_affected() > 0)
+    async fn free(&self, claim: &Claim, token: Option<FencingToken>, operation: &'static str) -> Result<bool> {
+        let way = match &self.together {
+            Some(together) => together.free(claim, token, own(claim, operation), operation).await?,
+            None => Way::Alone(Trip::unshared()),
+        };
+        match way {
+            Way::Answered(freed) => Ok(freed),
+            Way::Alone(trip) => trip.run(own(claim, operation), self.free_alone(claim, operation)).await,
+        }
     }
 
     async fn void(&self, claim: &Claim) -> Result<()> {
@@ -268,8 +301,8 @@ impl LockTable for Store {
     }
 }
 
-fn outcome(rows: &[MySqlRow], claim: &Claim) -> sqlx::Result<Outcome> {
-    let Some(row) = rows.first() else { return Ok(Outcome::Open) };
+pub(super) fn outcome(row: Option<&MySqlRow>, claim: &Claim) -> sqlx::Result<Outcome> {
+    let Some(row) = row else { return Ok(Outcome::Open) };
     if row.try_get::<i64, _>("voided")? != 0 {
         return Ok(Outcome::Dead { voided: true });
     }

@@ -3,8 +3,9 @@
 use super::notice::{Waiting, hex};
 use super::statement::Value;
 use super::store::{Store, number};
+use crate::bundle::{Way, own};
 use crate::failure::{Cause, Failure};
-use fencelock_core::{ClaimId, FencingToken, LockName, Result};
+use fencelock_core::{Claim, ClaimId, Error, FencingToken, LockName, Result};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
@@ -27,19 +28,19 @@ impl Store {
     /// Frees the lock if the claim has it, or hands it on.
     pub(super) async fn give_up(
         &self,
-        name: &LockName,
-        id: ClaimId,
+        claim: &Claim,
         token: Option<FencingToken>,
         operation: &'static str,
     ) -> Result<bool> {
-        self.give_on(name, id, token, 0, operation).await
+        self.give_on((claim.name(), claim.id()), Some(claim), token, 0, operation).await
     }
 
-    /// The same after so many handovers in a row, or more where the claim knows of more.
+    /// The same after so many handovers in a row, or more where the claim knows of more. Together with others if the call is
+    /// the claim's own.
     async fn give_on(
         &self,
-        name: &LockName,
-        id: ClaimId,
+        (name, id): (&LockName, ClaimId),
+        claim: Option<&Claim>,
         token: Option<FencingToken>,
         passed: i64,
         operation: &'static str,
@@ -55,12 +56,21 @@ impl Store {
                 Err(failure) => return Err(failure.at("postgres", operation).into()),
             }
         }
-        let freed = match self.free_row(name, id, token, true).await {
-            // Whoever waits looks by itself.
-            Err(failure) if failure.cause == Cause::Full => self.free_row(name, id, token, false).await,
-            freed => freed,
+        let alone = async {
+            let freed = match self.free_row(name, id, token, true).await {
+                // Whoever waits looks by itself.
+                Err(failure) if failure.cause == Cause::Full => self.free_row(name, id, token, false).await,
+                freed => freed,
+            };
+            freed.map_err(|failure| Error::from(failure.at("postgres", operation)))
         };
-        let freed = freed.map_err(|failure| failure.at("postgres", operation))?;
+        let freed = match claim {
+            Some(claim) => match self.together.free(claim, token, own(claim, operation), operation).await? {
+                Way::Answered(freed) => freed,
+                Way::Alone(trip) => trip.run(own(claim, operation), alone).await?,
+            },
+            None => alone.await?,
+        };
         if let (true, Some(ears), Some((token, since))) = (freed, &self.ears, heads.tokens) {
             ears.has_freed(&hex(name.as_str().as_bytes()), since, token);
         }
@@ -70,7 +80,7 @@ impl Store {
     /// A lock that was handed on to a claim of ours that wants it no more.
     pub(super) async fn give_back(&self, name: &LockName, id: ClaimId, token: i64, passed: i64) -> Result<bool> {
         let token = FencingToken::new(u64::try_from(token).unwrap_or(0));
-        self.give_on(name, id, Some(token), passed, "release").await
+        self.give_on((name, id), None, Some(token), passed, "release").await
     }
 
     fn heads(&self, name: &LockName, id: ClaimId, token: Option<FencingToken>, least: i64) -> Option<Heads> {
@@ -118,8 +128,11 @@ impl Store {
             bytes(|waiting| waiting.holder.clone().into_bytes()),
             bytes(|waiting| waiting.note.as_ref().map_or_else(Vec::new, |note| format!("n{note}").into_bytes())),
         ];
-        let values =
-            values.into_iter().chain([Value::Text(self.opening.secret.as_deref())]).chain(within(token)).collect();
+        let values = values
+            .into_iter()
+            .chain([Value::Text(self.opening.secret.as_deref())])
+            .chain(within(token).map(Value::Number))
+            .collect();
         let ready = self.opening.ready(&self.statements.hand, values);
         let seat = self.commands.seat().await.map_err(Failure::before)?;
         // A second answer cannot tell what the first had done.
@@ -150,8 +163,8 @@ impl Store {
             Value::Bytes(&id),
             Value::Text(tells.then_some(self.channel.as_str())),
             Value::Text(self.opening.secret.as_deref().filter(|_| tells)),
-            least,
-            largest,
+            Value::Number(least),
+            Value::Number(largest),
         ];
         let ready = self.opening.ready(&self.statements.free, values);
         let seat = self.commands.seat().await.map_err(Failure::before)?;
@@ -166,9 +179,8 @@ impl Store {
 }
 
 /// The least token and the largest of the hold that ends: the one that is known, or any.
-fn within(token: Option<FencingToken>) -> [Value<'static>; 2] {
-    let (least, largest) = token.map_or((i64::MIN, i64::MAX), |token| (token.as_i64(), token.as_i64()));
-    [Value::Number(least), Value::Number(largest)]
+pub(super) fn within(token: Option<FencingToken>) -> [i64; 2] {
+    token.map_or([i64::MIN, i64::MAX], |token| [token.as_i64(); 2])
 }
 
 fn is_done(rows: &[PgRow]) -> bool {

@@ -1,5 +1,6 @@
 //! PostgreSQL.
 
+mod bundle;
 mod config;
 mod ears;
 mod failure;

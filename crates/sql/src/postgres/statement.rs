@@ -1,6 +1,7 @@
 //! Statements: prepared, or with their values in them where a pooler is in between.
 
 use super::failure::failure;
+use super::opening::LOCK_WAIT;
 use crate::failure::Failure;
 use crate::pool::Sends;
 use sqlx::error::BoxDynError;
@@ -116,7 +117,9 @@ impl Ready<'_, '_> {
             Way::Plain => Some(self.statement.with_values(&self.values)),
             // Statements that are sent in one message are one transaction.
             Way::Bounded(limit) => {
-                Some(format!("SET LOCAL statement_timeout = {limit}; {}", self.statement.with_values(&self.values)))
+                let wait = LOCK_WAIT.as_millis();
+                let bounds = format!("SET LOCAL statement_timeout = {limit}; SET LOCAL lock_timeout = {wait}");
+                Some(format!("{bounds}; {}", self.statement.with_values(&self.values)))
             }
         };
         if let Some(sql) = plain {

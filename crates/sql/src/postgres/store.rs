@@ -1,6 +1,7 @@
 //! The statements on the lock table.
 
 use super::PostgresConfig;
+use super::bundle::Crowd;
 use super::ears::Ears;
 use super::failure::failure;
 use super::notice::{Waiting, hex};
@@ -8,6 +9,7 @@ use super::opening::{LOCK_WAIT, Opening};
 use super::places::Shared;
 use super::renew::Renewer;
 use super::statement::{Statement, Value};
+use crate::bundle::{Bundled, Trip, Way};
 use crate::failure::{Cause, Failure};
 use crate::micros::{in_micros, micros};
 use crate::pool::Pool;
@@ -45,7 +47,8 @@ pub(super) enum Whose {
 /// The lock table of one database.
 pub(crate) struct Store {
     pub(super) opening: Arc<Opening>,
-    pub(super) commands: Pool<Opening>,
+    pub(super) commands: Arc<Pool<Opening>>,
+    pub(super) together: Bundled<Crowd>,
     renewals: Arc<Renewals<Renewer>>,
     pub(super) ears: Option<Arc<Ears>>,
     pub(super) channel: String,
@@ -93,7 +96,7 @@ impl Store {
         let server = &opening.config.server;
         let limit = server.request_timeout;
         let renewals = Renewals::new(Renewer::new(Pool::new(Arc::clone(&opening), 1, Some(second), limit)));
-        let commands = Pool::new(Arc::clone(&opening), server.connections, Some(first), limit);
+        let commands = Arc::new(Pool::new(Arc::clone(&opening), server.connections, Some(first), limit));
         let sql = |text: &str| opening.schema.statement(text);
         let acquires = |reserve: &str, next: usize| {
             let acquire = include_str!("sql/acquire.sql").replace("{reserve}", reserve);
@@ -128,11 +131,67 @@ impl Store {
         let ears = (!opening.pooled)
             .then(|| Ears::new(opening.config.options(), channel.clone(), opening.secret.clone(), limit));
         let wait = LOCK_WAIT.as_millis().to_string();
-        let store = Arc::new(Self { opening, commands, renewals, ears, channel, wait, statements });
+        let together = Bundled::new(Crowd::new(&commands, ears.as_ref(), &channel));
+        let store = Arc::new(Self { opening, commands, together, renewals, ears, channel, wait, statements });
         if let Some(ears) = &store.ears {
             let _ = ears.store.set(Arc::downgrade(&store));
         }
         Ok(store)
+    }
+
+    /// Takes the lock if it may be taken. Who `waits`, where releases are told, says so.
+    async fn take(&self, claim: &Claim, waits: bool) -> Result<Outcome> {
+        let id = claim.id().to_bytes();
+        let place = self.ears.as_ref().filter(|_| waits).and_then(|ears| ears.find(claim.id()));
+        let telling = place.as_ref().and_then(|place| self.telling(claim, place));
+        let mut values = vec![
+            Value::Bytes(claim.name().as_str().as_bytes()),
+            Value::Bytes(&id),
+            Value::Number(self.least_token()),
+            Value::Number(in_micros(claim.server_ttl())),
+            Value::Text(Some(claim.holder())),
+            Value::Text(claim.note().map(|note| &**note)),
+            Value::Number(number(claim.id())),
+            Value::Text(Some(&self.wait)),
+            Value::Number(in_micros(claim.lock_delay())),
+        ];
+        let mut acquires = &self.statements.acquire;
+        if claim.reserve() > 0 {
+            values.push(Value::Number(claim.reserve().into()));
+            acquires = &self.statements.reserve;
+        }
+        if let Some(telling) = &telling {
+            values.extend([Value::Text(self.opening.secret.as_deref()), Value::Text(Some(&telling.payload))]);
+        }
+        let statement = match (waits, telling.is_some()) {
+            (_, true) => &acquires.tells,
+            (true, false) => &acquires.waits,
+            (false, false) => &acquires.tries,
+        };
+        let ready = self.opening.ready(statement, values);
+        let seat = self.commands.seat().await?;
+        let sent_at = claim.now();
+        if let (Some(place), Some(telling)) = (&place, &telling) {
+            place.sends(telling.round, sent_at);
+        }
+        match seat.send_for(claim.request(), ready).await {
+            Ok(rows) => {
+                let told = |row: &PgRow| row.try_get::<Option<String>, _>("told").ok().flatten().is_some();
+                if let Some(place) = place {
+                    if telling.is_some() {
+                        place.answered(rows.first().is_some_and(told));
+                    }
+                    place.follows(rows.first().and_then(|row| row.try_get("token").ok().flatten()));
+                }
+                if let (Some(ears), Some(met)) = (&self.ears, met(rows.first(), claim)) {
+                    ears.has_held(claim.name(), met);
+                }
+                outcome(rows.first(), claim, sent_at).map_err(|e| failure(e).at("postgres", "acquire").into())
+            }
+            // Held inside somebody's transaction, or just being taken.
+            Err(failure) if failure.cause == Cause::Locked => Ok(Outcome::Held(Attempt::contended(Some(AGAIN), None))),
+            Err(failure) => Err(failure.at("postgres", "acquire").into()),
+        }
     }
 
     /// What tells others that the claim waits; none where it cannot, or need not.
@@ -235,56 +294,12 @@ impl LockTable for Store {
     }
 
     async fn acquire(&self, claim: &Claim, waits: bool) -> Result<Outcome> {
-        let id = claim.id().to_bytes();
-        let place = self.ears.as_ref().filter(|_| waits).and_then(|ears| ears.find(claim.id()));
-        let telling = place.as_ref().and_then(|place| self.telling(claim, place));
-        let mut values = vec![
-            Value::Bytes(claim.name().as_str().as_bytes()),
-            Value::Bytes(&id),
-            Value::Number(self.least_token()),
-            Value::Number(in_micros(claim.server_ttl())),
-            Value::Text(Some(claim.holder())),
-            Value::Text(claim.note().map(|note| &**note)),
-            Value::Number(number(claim.id())),
-            Value::Text(Some(&self.wait)),
-            Value::Number(in_micros(claim.lock_delay())),
-        ];
-        let mut acquires = &self.statements.acquire;
-        if claim.reserve() > 0 {
-            values.push(Value::Number(claim.reserve().into()));
-            acquires = &self.statements.reserve;
-        }
-        if let Some(telling) = &telling {
-            values.extend([Value::Text(self.opening.secret.as_deref()), Value::Text(Some(&telling.payload))]);
-        }
-        let statement = match (waits && self.ears.is_some(), telling.is_some()) {
-            (_, true) => &acquires.tells,
-            (true, false) => &acquires.waits,
-            (false, false) => &acquires.tries,
-        };
-        let ready = self.opening.ready(statement, values);
-        let seat = self.commands.seat().await?;
-        let sent_at = claim.now();
-        if let (Some(place), Some(telling)) = (&place, &telling) {
-            place.sends(telling.round, sent_at);
-        }
-        match seat.send_for(claim.request(), ready).await {
-            Ok(rows) => {
-                let told = |row: &PgRow| row.try_get::<Option<String>, _>("told").ok().flatten().is_some();
-                if let Some(place) = place {
-                    if telling.is_some() {
-                        place.answered(rows.first().is_some_and(told));
-                    }
-                    place.follows(rows.first().and_then(|row| row.try_get("token").ok().flatten()));
-                }
-                if let (Some(ears), Some(met)) = (&self.ears, met(&rows, claim)) {
-                    ears.has_held(claim.name(), met);
-                }
-                outcome(&rows, claim, sent_at).map_err(|e| failure(e).at("postgres", "acquire").into())
-            }
-            // Held inside somebody's transaction, or just being taken.
-            Err(failure) if failure.cause == Cause::Locked => Ok(Outcome::Held(Attempt::contended(Some(AGAIN), None))),
-            Err(failure) => Err(failure.at("postgres", "acquire").into()),
+        let waits = waits && self.ears.is_some();
+        // Who waits tells of itself.
+        let way = if waits { Way::Alone(Trip::unshared()) } else { self.together.take(claim).await? };
+        match way {
+            Way::Answered(outcome) => Ok(outcome),
+            Way::Alone(trip) => trip.run(Some(claim), self.take(claim, waits)).await,
         }
     }
 
@@ -293,7 +308,7 @@ impl LockTable for Store {
         let name = claim.name().as_str().as_bytes();
         let values = vec![Value::Bytes(name), Value::Bytes(&id)];
         let rows = self.rows("look", &self.statements.look, values).await?;
-        outcome(&rows, claim, claim.now()).map_err(|e| failure(e).at("postgres", "look").into())
+        outcome(rows.first(), claim, claim.now()).map_err(|e| failure(e).at("postgres", "look").into())
     }
 
     async fn renew(&self, claim: &Claim, token: FencingToken, server_ttl: Duration, at_once: bool) -> Result<bool> {
@@ -301,7 +316,7 @@ impl LockTable for Store {
     }
 
     async fn free(&self, claim: &Claim, token: Option<FencingToken>, operation: &'static str) -> Result<bool> {
-        self.give_up(claim.name(), claim.id(), token, operation).await
+        self.give_up(claim, token, operation).await
     }
 
     async fn void(&self, claim: &Claim) -> Result<()> {
@@ -373,14 +388,14 @@ pub(super) fn number(id: ClaimId) -> i64 {
 }
 
 /// The other claim that the statement found in the row: it holds the lock, or was the last to hold it.
-fn met(rows: &[PgRow], claim: &Claim) -> Option<ClaimId> {
-    let id = rows.first()?.try_get::<Option<&[u8]>, _>("claim_id").ok()??;
+pub(super) fn met(row: Option<&PgRow>, claim: &Claim) -> Option<ClaimId> {
+    let id = row?.try_get::<Option<&[u8]>, _>("claim_id").ok()??;
     let id = ClaimId::from_bytes(*id.first_chunk()?);
     (id != claim.id()).then_some(id)
 }
 
-fn outcome(rows: &[PgRow], claim: &Claim, sent_at: Moment) -> sqlx::Result<Outcome> {
-    let Some(row) = rows.first() else { return Ok(Outcome::Open) };
+pub(super) fn outcome(row: Option<&PgRow>, claim: &Claim, sent_at: Moment) -> sqlx::Result<Outcome> {
+    let Some(row) = row else { return Ok(Outcome::Open) };
     if let Some(token) = row.try_get::<Option<i64>, _>("taken")? {
         return Ok(Outcome::Granted(sent_at, FencingToken::new(u64::try_from(token).unwrap_or(0))));
     }

@@ -1,5 +1,6 @@
 //! SQLite: one file, one host.
 
+mod bundle;
 mod config;
 mod failure;
 mod filesystem;

@@ -2,7 +2,7 @@
 
 use super::SqliteConfig;
 use super::failure::Failure;
-use super::frame::Frame;
+use super::frame::{Frame, unix_now};
 use super::probe::Probe;
 use super::schema;
 use fencelock_core::{Error, ErrorKind, Guarantees, Level, Result};
@@ -47,6 +47,12 @@ struct Identity {
 type Inode = (u64, u64);
 
 impl Opening {
+    /// The smallest token that may be given out now.
+    pub(crate) fn least_token(&self) -> i64 {
+        let base = i64::try_from(self.config.token_base).unwrap_or(i64::MAX);
+        unix_now().max(base.saturating_add(1))
+    }
+
     /// Opens the first connection.
     pub(crate) async fn first(config: SqliteConfig) -> Result<(Self, Opened, PathBuf)> {
         config.check()?;

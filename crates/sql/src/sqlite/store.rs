@@ -1,12 +1,14 @@
 //! The statements on the lock table.
 
 use super::SqliteConfig;
+use super::bundle::Crowd;
 use super::failure::Failure;
 use super::frame::{Frame, unix_now};
 use super::opening::Opening;
 use super::renew::Renewer;
 use super::row::{Row, Standing};
 use super::session::Session;
+use crate::bundle::{Bundled, Way, own};
 use crate::micros::{in_micros, micros};
 use crate::renewals::Renewals;
 use crate::table::{LockTable, Outcome};
@@ -26,13 +28,26 @@ const FOREIGN_VOID: Duration = Duration::from_secs(86_400);
 /// The lock table of one file.
 pub(crate) struct Store {
     pub(super) opening: Arc<Opening>,
-    pub(super) commands: Session,
+    pub(super) commands: Arc<Session>,
+    together: Bundled<Crowd>,
     renewals: Arc<Renewals<Renewer>>,
     acquire: Arc<str>,
     /// The same where tokens are reserved.
     reserve: Arc<str>,
+    waker: Arc<Waker>,
+}
+
+/// Tells waiters of a release, where that can be told.
+pub(crate) struct Waker {
     #[cfg(target_os = "linux")]
     watch: super::watch::Watch,
+}
+
+impl Waker {
+    pub(super) fn wake(&self) {
+        #[cfg(target_os = "linux")]
+        self.watch.wake();
+    }
 }
 
 /// What was seen of a name.
@@ -55,22 +70,27 @@ impl Store {
         let second = opening.again().await?;
         #[cfg(not(target_os = "linux"))]
         drop(file);
+        let waker = Arc::new(Waker {
+            #[cfg(target_os = "linux")]
+            watch: super::watch::Watch::new(&file),
+        });
+        let commands = Arc::new(Session::new(Arc::clone(&opening), first));
+        let (session, of) = (Arc::clone(&commands), Arc::clone(&opening));
         Ok(Self {
-            commands: Session::new(Arc::clone(&opening), first),
+            together: Bundled::new(Crowd { opening: of, session, waker: Arc::clone(&waker) }),
+            commands,
+            waker,
             renewals: Renewals::new(Renewer::new(Session::new(Arc::clone(&opening), second), opening.frame.clone())),
             opening,
             acquire: include_str!("sql/acquire.sql").replace("{reserve}", "").into(),
             reserve: include_str!("sql/acquire.sql").replace("{reserve}", " + ?11").into(),
-            #[cfg(target_os = "linux")]
-            watch: super::watch::Watch::new(&file),
         })
     }
 
     /// The present in our frame, in Unix time, and the smallest token that may be given out.
     pub(crate) fn clocks(&self) -> (i64, i64, i64) {
         let (now, unix) = (self.frame().now(&self.opening.config.clock), unix_now());
-        let base = i64::try_from(self.opening.config.token_base).unwrap_or(i64::MAX);
-        (now, unix, unix.max(base.saturating_add(1)))
+        (now, unix, self.opening.least_token())
     }
 
     pub(crate) fn frame(&self) -> &Frame {
@@ -84,13 +104,12 @@ impl Store {
         // leases for unexpired, never for expired, and dates our own back, to when it was sent.
         let sent_at = claim.now();
         let (now, unix) = (self.frame().at(sent_at), unix_now());
-        let base = i64::try_from(self.opening.config.token_base).unwrap_or(i64::MAX);
         let id = claim.id().to_bytes();
         let sql = if claim.reserve() > 0 { &self.reserve } else { &self.acquire };
         let query = sqlx::query(AssertSqlSafe(Arc::clone(sql)).into_sql_str())
             .bind(claim.name().as_str().as_bytes())
             .bind(id.as_slice())
-            .bind(unix.max(base.saturating_add(1)))
+            .bind(self.opening.least_token())
             .bind(now)
             .bind(in_micros(claim.server_ttl()))
             .bind(self.frame().id())
@@ -104,7 +123,7 @@ impl Store {
             Ok(rows) => {
                 request.answered();
                 let Some(row) = rows.first() else { return Ok(None) };
-                Ok(Some((sent_at, token(row).map_err(|e| told(Failure::of(e), "acquire"))?)))
+                Ok(Some((sent_at, token(row, 0).map_err(|e| told(Failure::of(e), "acquire"))?)))
             }
             Err(failure) => {
                 if failure.not_done {
@@ -113,6 +132,18 @@ impl Store {
                 Err(told(failure, "acquire"))
             }
         }
+    }
+
+    async fn free_row(&self, claim: &Claim, operation: &'static str) -> Result<bool> {
+        let mut seat = self.commands.seat().await?;
+        let id = claim.id().to_bytes();
+        let query =
+            sqlx::query(include_str!("sql/free.sql")).bind(claim.name().as_str().as_bytes()).bind(id.as_slice());
+        let rows = seat.rows(query).await.map_err(|failure| told(failure, operation))?;
+        if !rows.is_empty() {
+            self.waker.wake();
+        }
+        Ok(!rows.is_empty())
     }
 
     /// Reads the row of `name`, and whether `id` is void.
@@ -167,11 +198,6 @@ impl Store {
     pub(crate) fn commands(&self) -> &Session {
         &self.commands
     }
-
-    fn wake(&self) {
-        #[cfg(target_os = "linux")]
-        self.watch.wake();
-    }
 }
 
 #[async_trait]
@@ -194,13 +220,17 @@ impl LockTable for Store {
 
     fn hints(&self) -> Option<&dyn Hints> {
         #[cfg(target_os = "linux")]
-        return Some(&self.watch);
+        return Some(&self.waker.watch);
         #[cfg(not(target_os = "linux"))]
         return None;
     }
 
     async fn acquire(&self, claim: &Claim, _waits: bool) -> Result<Outcome> {
-        match self.take(claim).await? {
+        let taken = match self.together.take(claim).await? {
+            Way::Alone(trip) => trip.run(Some(claim), self.take(claim)).await?,
+            Way::Answered(taken) => taken,
+        };
+        match taken {
             Some((sent_at, token)) => Ok(Outcome::Granted(sent_at, token)),
             None => self.look(claim).await,
         }
@@ -219,16 +249,11 @@ impl LockTable for Store {
         self.renewals.renew(claim, token, server_ttl, at_once).await
     }
 
-    async fn free(&self, claim: &Claim, _: Option<FencingToken>, operation: &'static str) -> Result<bool> {
-        let mut seat = self.commands.seat().await?;
-        let id = claim.id().to_bytes();
-        let query =
-            sqlx::query(include_str!("sql/free.sql")).bind(claim.name().as_str().as_bytes()).bind(id.as_slice());
-        let rows = seat.rows(query).await.map_err(|failure| told(failure, operation))?;
-        if !rows.is_empty() {
-            self.wake();
+    async fn free(&self, claim: &Claim, token: Option<FencingToken>, operation: &'static str) -> Result<bool> {
+        match self.together.free(claim, token, own(claim, operation), operation).await? {
+            Way::Answered(freed) => Ok(freed),
+            Way::Alone(trip) => trip.run(own(claim, operation), self.free_row(claim, operation)).await,
         }
-        Ok(!rows.is_empty())
     }
 
     async fn void(&self, claim: &Claim) -> Result<()> {
@@ -284,7 +309,7 @@ impl LockTable for Store {
             .bind(least)
             .bind(largest);
         let rows = seat.rows(query).await.map_err(|failure| told(failure, "force_release"))?;
-        self.wake();
+        self.waker.wake();
         Ok(!rows.is_empty())
     }
 
@@ -300,8 +325,9 @@ fn seen(rows: &[SqliteRow], now: i64) -> sqlx::Result<Seen> {
     Ok(Seen { voided: row.try_get("voided")?, row: lock, now })
 }
 
-fn token(row: &SqliteRow) -> sqlx::Result<FencingToken> {
-    let token: i64 = row.try_get(0)?;
+/// In this column of the row.
+pub(super) fn token(row: &SqliteRow, column: usize) -> sqlx::Result<FencingToken> {
+    let token: i64 = row.try_get(column)?;
     u64::try_from(token).map(FencingToken::new).map_err(|e| sqlx::Error::Decode(e.into()))
 }
 

@@ -9,6 +9,7 @@
     reason = "each test uses some of it, and tests may panic"
 )]
 
+pub(crate) mod crowds;
 pub(crate) mod faults;
 pub(crate) mod forced;
 pub(crate) mod tables;
