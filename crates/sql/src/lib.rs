@@ -8,6 +8,8 @@ mod engine;
 mod failure;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod lease;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod met;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod micros;
 #[cfg(feature = "mysql")]

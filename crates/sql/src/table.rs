@@ -45,6 +45,11 @@ pub(crate) trait LockTable: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether whoever asks for that lock, and would wait for it, is likely to have to.
+    fn is_contended(&self, _name: &LockName) -> bool {
+        true
+    }
+
     /// Tells what is in the way, taking nothing.
     async fn look(&self, claim: &Claim) -> Result<Outcome>;
 

@@ -83,9 +83,11 @@ impl Tries for Waiter<'_> {
             return Ok(met);
         }
         // Whoever tells of itself does so by the statement that asks. Without a place the first asks for nothing to be
-        // told, since it is asked again once there is somebody who listens.
+        // told, since it is asked again once there is somebody who listens; nor where the lock is likely to be free, since
+        // who waits for nothing asks together with others.
         let again = self.was_turned_away.load(Ordering::Relaxed);
-        let outcome = self.engine.attempt(claim, again || place.is_some(), place, again).await;
+        let tells = again || (place.is_some() && self.engine.table.is_contended(claim.name()));
+        let outcome = self.engine.attempt(claim, tells, place, again).await;
         if let Ok(Attempt::Contended { retry_after, holder, .. }) = &outcome {
             self.was_turned_away.store(true, Ordering::Relaxed);
             let heard_all = self.ear.lock().unwrap_or_else(PoisonError::into_inner).is_some();

@@ -412,40 +412,29 @@ async fn behind_a_pooler_a_locked_row_holds_up_no_other_release() {
     crowds::a_locked_row_holds_up_no_other_release::<Pg>(lock_row, "?pooler=transaction").await;
 }
 
-/// Plans are kept: they must not be of when the table was small, nor lock in another order than that of the names.
+/// Having waited once, a client goes on to send what is ready together in one statement.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_sessions_find_rows_by_their_keys() {
+async fn who_has_waited_still_travels_together() {
     let db = Pg::start();
-    let client = db.client().await;
-    client.acquire("a").await.unwrap().release().await.unwrap();
-    // Small and analyzed, and then large.
-    db.run("ANALYZE fencelock_locks; ANALYZE fencelock_locks_voids").await;
-    let rounds = async || {
-        for round in 0..10 {
-            let mut tries = tokio::task::JoinSet::new();
-            for n in 0..40 {
-                let client = client.clone();
-                tries.spawn(async move {
-                    client.acquire(&format!("{round} {n}")).await.unwrap().release().await.unwrap();
-                });
-            }
-            tries.join_all().await;
-        }
-    };
-    rounds().await;
-    db.run(
-        "INSERT INTO fencelock_locks SELECT ('x' || n)::bytea, ''::bytea, n, 0, 1, 0, false, '', NULL, 1
-        FROM generate_series(1, 50000) AS n",
-    )
-    .await;
-    let scans =
-        "SELECT coalesce(sum(seq_tup_read), 0)::bigint FROM pg_stat_user_tables WHERE relname LIKE 'fencelock_locks%'";
-    // What was read is told a moment later.
-    tokio::time::sleep(ms(1_500)).await;
-    let before = db.number(scans).await;
-    rounds().await;
-    tokio::time::sleep(ms(1_500)).await;
-    let read = db.number(scans).await - before;
-    println!("{read} rows read by scans");
-    assert!(read < 50_000, "{read} rows were read by scans");
+    let (client, other) = (db.client().await, db.client().await);
+    let held = other.acquire("waited for").await.unwrap();
+    let waiting = client.clone();
+    let waiting = tokio::spawn(async move { waiting.acquire("waited for").await.unwrap() });
+    tokio::time::sleep(ms(300)).await;
+    held.release().await.unwrap();
+    waiting.await.unwrap().release().await.unwrap();
+    // Any acquire of this client could now tell that it waits.
+    for part in WATCH {
+        db.run(part).await;
+    }
+    let mut acquires = tokio::task::JoinSet::new();
+    for n in 0..64 {
+        let client = client.clone();
+        acquires.spawn(async move { client.acquire(&format!("free {n}")).await.unwrap() });
+    }
+    let guards = acquires.join_all().await;
+    let statements = db.number("SELECT count(*) FROM statements").await;
+    println!("64 acquires: {statements} statements");
+    assert!(statements <= 24, "{statements}");
+    drop(guards);
 }

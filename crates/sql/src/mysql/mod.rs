@@ -4,7 +4,6 @@ mod bundle;
 mod config;
 mod failure;
 mod gate;
-mod met;
 mod opening;
 mod probe;
 mod purge;

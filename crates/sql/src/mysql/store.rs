@@ -3,12 +3,12 @@
 use super::MySqlConfig;
 use super::bundle::Crowd;
 use super::failure::{failure, read_only_server};
-use super::met::Met;
 use super::opening::Opening;
 use super::renew::Renewer;
 use super::statement::{Asks, Statement, Value};
 use crate::bundle::{Bundled, Trip, Way, own};
 use crate::failure::{Cause, Failure};
+use crate::met::Met;
 use crate::micros::{in_micros, micros};
 use crate::pool::{Pool, Seat};
 use crate::renewals::Renewals;

@@ -216,6 +216,12 @@ impl Ears {
         self.heard().queues.heads(name, id, since)
     }
 
+    /// Whether others have told that they wait for it.
+    pub(super) fn is_waited_for(&self, name: &LockName) -> bool {
+        let heard = self.heard();
+        !heard.queues.is_empty() && heard.queues.is_waited_for(&written(name))
+    }
+
     /// What this client held under `token`, after the hold of token `since`, is free.
     pub(super) fn has_freed(&self, name: &str, since: i64, token: i64) {
         self.heard().queues.freed(name, since, token);

@@ -130,8 +130,6 @@ fn told(failure: Failure) -> Error {
 }
 
 /// Statements of ours are short, at the server too, so that none comes late.
-/// And rows are found by their keys, one by one: a plan that is kept may be of when the table was small, and another order
-/// than that of the names would have two clients wait for each other.
 /// In a session that is handed round they would be set for others.
 async fn set_up(connection: &mut PgConnection, config: &PostgresConfig, pooled: bool) -> Result<(), Failure> {
     if pooled {
@@ -140,7 +138,6 @@ async fn set_up(connection: &mut PgConnection, config: &PostgresConfig, pooled: 
     let (limit, wait) = (config.server.request_timeout.as_millis(), LOCK_WAIT.as_millis());
     let sql = format!(
         "SET statement_timeout = {limit}; SET lock_timeout = {wait}; SET default_transaction_isolation = 'read committed'; \
-         SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
          SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') <> 'remote_apply'; \
          SELECT set_config('idle_session_timeout', '0', false) WHERE current_setting('idle_session_timeout', true) IS NOT NULL"
     );

@@ -138,6 +138,11 @@ impl Queues {
         due.take(HEAD).map(|known| known.waiting.clone()).collect()
     }
 
+    /// Whether anybody has told that it waits, and nobody that it does not any more.
+    pub(super) fn is_waited_for(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|queue| !queue.waiting.is_empty())
+    }
+
     /// Notices were missed.
     pub(super) fn clear(&mut self) {
         self.0.clear();

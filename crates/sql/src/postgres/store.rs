@@ -11,6 +11,7 @@ use super::renew::Renewer;
 use super::statement::{Statement, Value};
 use crate::bundle::{Bundled, Trip, Way};
 use crate::failure::{Cause, Failure};
+use crate::met::Met;
 use crate::micros::{in_micros, micros};
 use crate::pool::Pool;
 use crate::renewals::Renewals;
@@ -49,6 +50,7 @@ pub(crate) struct Store {
     pub(super) opening: Arc<Opening>,
     pub(super) commands: Arc<Pool<Opening>>,
     pub(super) together: Bundled<Crowd>,
+    met: Met,
     renewals: Arc<Renewals<Renewer>>,
     pub(super) ears: Option<Arc<Ears>>,
     pub(super) channel: String,
@@ -132,7 +134,8 @@ impl Store {
             .then(|| Ears::new(opening.config.options(), channel.clone(), opening.secret.clone(), limit));
         let wait = LOCK_WAIT.as_millis().to_string();
         let together = Bundled::new(Crowd::new(&commands, ears.as_ref(), &channel));
-        let store = Arc::new(Self { opening, commands, together, renewals, ears, channel, wait, statements });
+        let met = Met::default();
+        let store = Arc::new(Self { opening, commands, together, met, renewals, ears, channel, wait, statements });
         if let Some(ears) = &store.ears {
             let _ = ears.store.set(Arc::downgrade(&store));
         }
@@ -289,6 +292,11 @@ impl LockTable for Store {
         Some(Arc::new(place))
     }
 
+    fn is_contended(&self, name: &LockName) -> bool {
+        // Who is to hand it on has to know which hold was before its own.
+        self.met.was_held(name) || self.ears.as_ref().is_some_and(|ears| ears.is_waited_for(name))
+    }
+
     fn looks_as_it_acquires(&self) -> bool {
         true
     }
@@ -297,10 +305,14 @@ impl LockTable for Store {
         let waits = waits && self.ears.is_some();
         // Who waits tells of itself.
         let way = if waits { Way::Alone(Trip::unshared()) } else { self.together.take(claim).await? };
-        match way {
-            Way::Answered(outcome) => Ok(outcome),
-            Way::Alone(trip) => trip.run(Some(claim), self.take(claim, waits)).await,
+        let outcome = match way {
+            Way::Answered(outcome) => outcome,
+            Way::Alone(trip) => trip.run(Some(claim), self.take(claim, waits)).await?,
+        };
+        if matches!(outcome, Outcome::Held(_)) {
+            self.met.held(claim.name());
         }
+        Ok(outcome)
     }
 
     async fn look(&self, claim: &Claim) -> Result<Outcome> {

@@ -1,7 +1,7 @@
 //! Locks that were held by others when they were last asked for.
 //!
-//! A statement for many locks the rows of those that are held as well, until it commits, and a renewal that finds its row
-//! locked is put off: so whoever asks again for such a lock asks by itself.
+//! Whoever asks again for such a lock asks by itself. On PostgreSQL it says in the same statement that it waits; on MariaDB a
+//! statement for many locks the rows of held locks as well, until it commits, and a renewal that finds its row locked is put off.
 
 use fencelock_core::LockName;
 use std::collections::HashMap;
