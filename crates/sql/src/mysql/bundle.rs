@@ -137,9 +137,12 @@ impl Many for Crowd {
     async fn take(&self, asked: &[&Asked]) -> Sent<Outcome> {
         let Some(statement) = fitting(&self.acquire, asked.len()) else { return Sent::NotDone };
         let ids = ids(asked);
-        let mut values = Vec::with_capacity(1 + asked.len().next_power_of_two() * PARTS);
+        let places = asked.len().next_power_of_two();
+        let mut values = Vec::with_capacity(1 + places * PARTS);
         values.push(Value::Number(self.commands.opens().config.server.least_token()));
-        for (asked, id) in asked.iter().zip(&ids) {
+        // The last fills what is left: who holds a lock may ask for it again.
+        let all = (0..places).filter_map(|n| asked.get(n).or(asked.last()).zip(ids.get(n).or(ids.last())));
+        for (asked, id) in all {
             let claim = &asked.claim;
             values.extend([
                 Value::Bytes(claim.name().as_str().as_bytes()),
@@ -149,11 +152,6 @@ impl Many for Crowd {
                 Value::Text(Some(claim.holder())),
                 Value::Text(claim.note().map(|note| &**note)),
             ]);
-        }
-        // The last fills what is left: who holds a lock may ask for it again.
-        let (last, full) = (values.len().saturating_sub(PARTS), 1 + asked.len().next_power_of_two() * PARTS);
-        while values.len() < full {
-            values.extend_from_within(last..last + PARTS);
         }
         let seat = match self.seat().await {
             Ok(seat) => seat,
